@@ -1,0 +1,97 @@
+package processor
+
+import (
+	"fmt"
+	"reflect"
+	"strings"
+
+	"github.com/statemesh/statemesh/store"
+)
+
+// maxTopicName is the longest name of a topic that Kafka accepts, in bytes.
+const maxTopicName = 249
+
+// badName says what is wrong with a name that becomes part of a topic's name; empty when nothing is.
+func badName(name string) string {
+	switch {
+	case name == "":
+		return "needs a name"
+	case len(name) > maxTopicName:
+		return fmt.Sprintf("name of %d bytes is above %d", len(name), maxTopicName)
+	}
+	for _, c := range name {
+		if !legalInTopic(c) {
+			return fmt.Sprintf("name %q: %q is not one of a-z A-Z 0-9 . _ -", name, c)
+		}
+	}
+	return ""
+}
+
+// badTopic says what is wrong with the name of a topic; empty when nothing is.
+func badTopic(topic string) string {
+	switch {
+	case topic == "":
+		return "topic name is empty"
+	case topic == "." || topic == "..":
+		return fmt.Sprintf("topic %q: Kafka does not allow this name", topic)
+	case len(topic) > maxTopicName:
+		return fmt.Sprintf("topic name of %d bytes is above %d", len(topic), maxTopicName)
+	case strings.ContainsAny(topic, `*+?[](){}|^$\`):
+		return fmt.Sprintf("topic %q: topic patterns are not supported; name each topic", topic)
+	}
+	for _, c := range topic {
+		if !legalInTopic(c) {
+			return fmt.Sprintf("topic %q: %q is not one of a-z A-Z 0-9 . _ -", topic, c)
+		}
+	}
+	return ""
+}
+
+func legalInTopic(c rune) bool {
+	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '.' || c == '_' || c == '-'
+}
+
+// badSpec says what is wrong with the declaration of a store; empty when nothing is.
+func badSpec(s store.Spec) string {
+	if reason := badName(string(s.Name)); reason != "" {
+		return reason
+	}
+	if s.Kind != store.KindKeyValue && s.Kind != store.KindTimestampedKeyValue {
+		return fmt.Sprintf("kind %d is unknown", s.Kind)
+	}
+	for _, f := range []struct{ field, format string }{{"key", s.KeyFormat}, {"value", s.ValueFormat}} {
+		switch f.format {
+		case "", "bytes", "string", "int64", "double", "json":
+		default:
+			return fmt.Sprintf("%s format %q is not one of bytes, string, int64, double, json", f.field, f.format)
+		}
+	}
+	if s.NoChangelog && len(s.ChangelogConfig) > 0 {
+		return "has settings for a changelog that is switched off"
+	}
+	return ""
+}
+
+// badSupplier says what is wrong with a supplier; empty when nothing is. Two tasks that shared a processor would mix
+// their state without a word, so it is called twice and must answer with two (upstream's ApiUtils.checkSupplier).
+func badSupplier(s Supplier) string {
+	if s == nil {
+		return "has no supplier"
+	}
+	a, b := s(), s()
+	if a == nil || b == nil {
+		return "its supplier returned nil"
+	}
+	va, vb := reflect.ValueOf(a), reflect.ValueOf(b)
+	if va.Kind() != reflect.Pointer || vb.Kind() != reflect.Pointer {
+		return "" // a value is copied
+	}
+	if va.IsNil() || vb.IsNil() {
+		return "its supplier returned nil"
+	}
+	// All pointers to types of size 0 may be equal, and hold nothing that could be shared.
+	if va.Type().Elem().Size() > 0 && va.Pointer() == vb.Pointer() {
+		return "its supplier must return a new processor at each call"
+	}
+	return ""
+}
