@@ -1,0 +1,152 @@
+# Statemesh. `make` prints what there is.
+SHELL       := /bin/bash
+.DEFAULT_GOAL := help
+
+GO          ?= go
+TOOLS       := $(CURDIR)/.tools
+export GOBIN := $(TOOLS)
+export GOTOOLCHAIN ?= local
+
+# Tools are pinned here, not in go.mod: they would drag hundreds of modules into it. The version is part of the file
+# name, so a bump rebuilds.
+GOLANGCI_VERSION  := v2.15.0
+BUF_VERSION       := v1.75.0
+GEN_GRPC_VERSION  := v1.6.2
+BENCHSTAT_VERSION := latest
+GEN_GO_VERSION    := $(shell $(GO) list -m -f '{{.Version}}' google.golang.org/protobuf 2>/dev/null)
+
+GOLANGCI    := $(TOOLS)/golangci-lint-$(GOLANGCI_VERSION)
+BUF         := $(TOOLS)/buf-$(BUF_VERSION)
+GEN_GO      := $(TOOLS)/protoc-gen-go-$(GEN_GO_VERSION)
+GEN_GRPC    := $(TOOLS)/protoc-gen-go-grpc-$(GEN_GRPC_VERSION)
+
+VERSION     ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+LDFLAGS     := -s -w -X main.version=$(VERSION)
+TAGS        := invariants
+
+# Simulation: every *_sim_test.go, SEEDS schedules of faults each.
+SEEDS       ?= 20
+SEED        ?= 0
+# Chaos: how long the processes are killed and paused.
+CHAOS       ?= 60s
+
+##@ Use
+
+.PHONY: help
+help: ## Show this help
+	@awk 'BEGIN {FS = ":.*## "} /^##@/ {printf "\n%s\n", substr($$0, 5)} /^[a-zA-Z_-]+:.*## / {printf "  %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: build
+build: ## Build bin/statemesh, static, version stamped
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/statemesh ./cmd/statemesh
+
+.PHONY: demo
+demo: build ## Run the main job on real data with the embedded broker; checks its own answers
+	./bin/statemesh demo
+
+##@ Test
+
+.PHONY: test
+test: ## Run all tests but the lanes below (tag: invariants)
+	$(GO) test -tags '$(TAGS)' -shuffle=on ./...
+
+.PHONY: race
+race: ## Run all tests under the race detector
+	$(GO) test -race -tags '$(TAGS)' -shuffle=on -timeout 30m ./...
+
+.PHONY: sim
+sim: ## Run the simulations, SEEDS=n schedules of faults each (SEED=s starts at s)
+	$(GO) test -tags '$(TAGS)' -run 'Sim' -timeout 60m ./processor/... . -args -sim.seeds=$(SEEDS) -sim.seed=$(SEED)
+
+.PHONY: kafka-fetch
+kafka-fetch: .kafka/libs ## Fetch a real Kafka broker's jars into .kafka (needs Java 17 and Maven)
+
+.kafka/libs: internal/kafkatest/pom.xml
+	mvn -q -B -f $< dependency:copy-dependencies -DoutputDirectory=$(CURDIR)/.kafka/libs -DincludeScope=runtime
+	@touch $@
+
+.PHONY: test-kafka
+test-kafka: kafka-fetch ## Run the broker lane against a real Kafka on loopback
+	$(GO) test -tags '$(TAGS) realkafka' -p 1 -run 'RealKafka' -timeout 40m ./...
+
+.PHONY: chaos
+chaos: build ## Kill, pause and restart real processes for CHAOS=60s; check every answer and the final state
+	$(GO) test -tags '$(TAGS) chaos' -run 'Chaos' -count=1 -timeout 30m ./test/chaos -args -chaos.for=$(CHAOS)
+
+.PHONY: cover
+cover: ## Write coverage.out and print the total
+	$(GO) test -tags '$(TAGS)' -coverprofile=coverage.out ./... && $(GO) tool cover -func=coverage.out | tail -1
+
+##@ Measure
+
+.PHONY: bench
+bench: ## Print the table of figures, each beside its raw floor of the same run
+	$(GO) run ./bench
+
+.PHONY: bench-once
+bench-once: ## Run every Go benchmark once, to see that it runs
+	$(GO) test -tags '$(TAGS)' -run '^$$' -bench . -benchtime 1x ./...
+
+##@ Keep in order
+
+.PHONY: lint
+lint: $(GOLANGCI) $(BUF) ## Lint Go and proto
+	$(GO) vet -tags '$(TAGS)' ./...
+	$(GOLANGCI) run --build-tags '$(TAGS)' ./...
+	$(GOLANGCI) fmt --diff ./...
+	$(BUF) lint
+	$(BUF) format --diff --exit-code
+
+.PHONY: fmt
+fmt: $(GOLANGCI) $(BUF) ## Format Go and proto
+	$(GOLANGCI) fmt ./...
+	$(BUF) format -w
+
+.PHONY: proto
+proto: $(BUF) $(GEN_GO) $(GEN_GRPC) ## Generate Go from proto
+	cp $(GEN_GO) $(TOOLS)/protoc-gen-go && cp $(GEN_GRPC) $(TOOLS)/protoc-gen-go-grpc
+	PATH="$(TOOLS):$$PATH" $(BUF) generate --template proto/buf.gen.yaml
+
+.PHONY: proto-check
+proto-check: proto ## Fail when the generated Go is out of step with the proto
+	git diff --exit-code -- proto
+
+.PHONY: proto-breaking
+proto-breaking: $(BUF) ## Fail when the proto breaks what is on BASE (default: origin/main, else HEAD)
+	@base=$${BASE:-}; if [ -z "$$base" ]; then base=$$(git rev-parse -q --verify origin/main || git rev-parse HEAD); fi; \
+	if git cat-file -e "$$base:buf.yaml" 2>/dev/null; then $(BUF) breaking --against ".git#ref=$$base"; \
+	else echo "proto-breaking: $$base has no proto to compare with"; fi
+
+.PHONY: docs
+docs: ## Generate docs/config.md and docs/cli.md from the code
+	$(GO) run ./cmd/statemesh docs --dir docs
+
+.PHONY: docs-check
+docs-check: docs ## Fail when the generated documents are out of step with the code
+	git diff --exit-code -- docs
+
+.PHONY: tidy-check
+tidy-check: ## Fail when go.mod is not tidy
+	$(GO) mod tidy -diff
+
+.PHONY: vulncheck
+vulncheck: ## Look for known vulnerabilities (needs internet access to its database; not in CI)
+	$(GO) run golang.org/x/vuln/cmd/govulncheck@v1.9.0 ./...
+
+.PHONY: check
+check: ## Everything CI runs
+	.ci/run
+
+.PHONY: clean
+clean: ## Remove what was built
+	rm -rf bin coverage.out
+
+# Tools, each under a name that holds its version.
+$(GOLANGCI):
+	$(GO) install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_VERSION) && mv $(TOOLS)/golangci-lint $@
+$(BUF):
+	$(GO) install github.com/bufbuild/buf/cmd/buf@$(BUF_VERSION) && mv $(TOOLS)/buf $@
+$(GEN_GRPC):
+	$(GO) install google.golang.org/grpc/cmd/protoc-gen-go-grpc@$(GEN_GRPC_VERSION) && mv $(TOOLS)/protoc-gen-go-grpc $@
+$(GEN_GO): # without a version: the generator equals the runtime in go.mod
+	$(GO) install google.golang.org/protobuf/cmd/protoc-gen-go && mv $(TOOLS)/protoc-gen-go $@
