@@ -37,6 +37,8 @@ var (
 	ErrOverloaded = errors.New("store: overloaded")
 	// ErrShuttingDown reports an instance that is leaving: ask another one.
 	ErrShuttingDown = errors.New("store: instance is shutting down")
+	// ErrPermissionDenied reports a caller who may not do what it asks for. See [PermissionDeniedError].
+	ErrPermissionDenied = errors.New("store: permission denied")
 	// ErrCorrupt reports local data that is not what was written. The local copy is dropped and rebuilt.
 	ErrCorrupt = errors.New("store: local state is corrupt")
 	// ErrLocked reports a state directory held by another process.
@@ -211,6 +213,19 @@ func (e *OverloadedError) Error() string {
 
 // Is matches ErrOverloaded.
 func (e *OverloadedError) Is(target error) bool { return target == ErrOverloaded }
+
+// PermissionDeniedError says what was refused and what the caller lacks.
+type PermissionDeniedError struct {
+	Action string
+	Reason string
+}
+
+func (e *PermissionDeniedError) Error() string {
+	return fmt.Sprintf("%s: permission denied: %s", e.Action, e.Reason)
+}
+
+// Is matches ErrPermissionDenied.
+func (e *PermissionDeniedError) Is(target error) bool { return target == ErrPermissionDenied }
 
 func join(names []Name) string {
 	s := make([]string, len(names))
