@@ -1,0 +1,258 @@
+package processor
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/statemesh/statemesh/processor/internal/kafka"
+)
+
+// KafkaConfig says how to reach the brokers; every client of the runtime shares it.
+type KafkaConfig = kafka.Config
+
+// Guarantee is what a crash may do to the state (upstream's processing.guarantee).
+type Guarantee string
+
+// The two guarantees. ExactlyOnce is the default.
+const (
+	// ExactlyOnce makes state, changelog, output records and input offsets of a commit visible together or not at all.
+	ExactlyOnce Guarantee = "exactly_once_v2"
+	// AtLeastOnce may process records again after a crash: the state may then count them twice.
+	AtLeastOnce Guarantee = "at_least_once"
+)
+
+// Config of a [Runtime]. The zero value of a field means its default.
+type Config struct {
+	// ApplicationID is the consumer group and the prefix of every internal topic. Required.
+	ApplicationID string
+	// Guarantee defaults to ExactlyOnce: the state a crash leaves is the state a commit produced.
+	Guarantee Guarantee
+	// CommitInterval is the longest time between two commits of a thread that has something to commit. Default 100ms
+	// under ExactlyOnce (a crash replays, and a reader lags, at most this much; each commit costs three round trips),
+	// 30s under AtLeastOnce (nobody waits for a transaction to end), as upstream.
+	CommitInterval time.Duration
+	// NumStreamThreads is how many members of the group this instance runs. Default GOMAXPROCS: a thread is one
+	// goroutine that processes, so more of them than cores wait for each other.
+	NumStreamThreads int
+	// Kafka says how to reach the brokers. Required.
+	Kafka KafkaConfig
+
+	// ProcessID names the state directory's owner over restarts: the assignor brings tasks back to it. Required.
+	ProcessID string
+	// Incarnation tells one start of the process from the next, so that a late fence of a dead predecessor cannot hit
+	// its successor. Required, and different at every start.
+	Incarnation string
+	// Endpoint is "host:port" as peers and clients reach the queries of this instance; empty: it answers no peer.
+	Endpoint string
+	// Rack of this instance; the assignor uses it for placement.
+	Rack string
+
+	// SessionTimeout is how long the group waits for a heartbeat before it gives a member's tasks away. Default 45s,
+	// Kafka's own: shorter trades false alarms for faster failover.
+	SessionTimeout time.Duration
+	// RebalanceTimeout is how long the group waits for a member to rejoin. Default 60s. It must exceed the longest
+	// commit, since a member rejoins only between commits.
+	RebalanceTimeout time.Duration
+	// HeartbeatInterval defaults to 3s; it must be at most a third of SessionTimeout, or one lost heartbeat is an alarm.
+	HeartbeatInterval time.Duration
+	// TransactionTimeout is after how long the broker aborts a transaction whose owner is silent. Default 10s, as
+	// upstream: an open transaction holds back every reader of the topics it wrote to. It must be shorter than
+	// SessionTimeout (so that a new owner never waits longer for the old one's transaction than for its eviction) and
+	// at least CommitInterval.
+	TransactionTimeout time.Duration
+
+	// BufferedRecordsPerPartition stops the fetching of a partition that has this many records waiting (upstream's
+	// buffered.records.per.partition). Default 1000.
+	BufferedRecordsPerPartition int
+	// MaxPollRecords is how many records one poll takes out of the client's buffer. Default 1000: the time between
+	// two looks at timers and rebalances stays in the order of a millisecond.
+	MaxPollRecords int
+	// UncommittedMaxBytes forces an early commit when the uncommitted writes of a thread's tasks exceed it (upstream's
+	// statestore.uncommitted.max.bytes). Default 64 MiB per instance, divided among its threads.
+	UncommittedMaxBytes int64
+	// MaxTaskIdle is how long a task that has records of one input waits for the others to have some too, so that
+	// records of all inputs are processed in the order of their timestamps (upstream's max.task.idle.ms). Default 0:
+	// the smallest timestamp among what is buffered goes first, and nothing waits.
+	MaxTaskIdle time.Duration
+
+	// DeserializationHandler decides about records that cannot be decoded: Fail (default, as upstream), Continue or
+	// DeadLetter.
+	DeserializationHandler HandlerAction
+	// ProcessingHandler decides about any other error of a processor: Fail (default), Continue or DeadLetter. Continue
+	// keeps what the record wrote before the error.
+	ProcessingHandler HandlerAction
+	// DeadLetterTopic receives what a handler sends away, inside the transaction. Required when one says DeadLetter.
+	DeadLetterTopic string
+	// OffsetReset is where a source starts whose own setting is ResetDefault, in a partition without a committed offset
+	// (upstream's auto.offset.reset). It also decides when the broker has deleted records before they were processed:
+	// the loss is logged and told to the listener, and ResetNone makes it an error. Default ResetEarliest, as upstream.
+	OffsetReset OffsetReset
+	// TaskTimeout is how long a task may fail to make progress for a reason that a retry may cure (brokers away) before
+	// the runtime gives up. Default 5m, as upstream.
+	TaskTimeout time.Duration
+
+	// RepartitionPurgeInterval is how often consumed records of repartition topics are deleted. Default 30s; negative
+	// switches it off.
+	RepartitionPurgeInterval time.Duration
+	// ReplicationFactor of internal topics that are created. Default -1: the broker's default.
+	ReplicationFactor int16
+
+	// GroupInstanceID would make the members static. It is refused: a static member keeps its tasks while it is away,
+	// which leaves them without an owner, and planned moves make it needless.
+	GroupInstanceID string
+
+	// Listener is told of what happens. Its functions must not block; nil ones are skipped.
+	Listener Listener
+	// Logger defaults to none.
+	Logger *slog.Logger
+	// Registerer of the metrics; nil: no metrics.
+	Registerer prometheus.Registerer
+}
+
+func (c Config) withDefaults() Config {
+	if c.Guarantee == "" {
+		c.Guarantee = ExactlyOnce
+	}
+	if c.CommitInterval == 0 {
+		c.CommitInterval = 100 * time.Millisecond
+		if c.Guarantee == AtLeastOnce {
+			c.CommitInterval = 30 * time.Second
+		}
+	}
+	if c.NumStreamThreads == 0 {
+		c.NumStreamThreads = runtime.GOMAXPROCS(0)
+	}
+	orDuration(&c.SessionTimeout, 45*time.Second)
+	orDuration(&c.RebalanceTimeout, 60*time.Second)
+	orDuration(&c.HeartbeatInterval, min(3*time.Second, c.SessionTimeout/3))
+	orDuration(&c.TransactionTimeout, 10*time.Second)
+	orDuration(&c.TaskTimeout, 5*time.Minute)
+	orDuration(&c.RepartitionPurgeInterval, 30*time.Second)
+	if c.BufferedRecordsPerPartition == 0 {
+		c.BufferedRecordsPerPartition = 1000
+	}
+	if c.MaxPollRecords == 0 {
+		c.MaxPollRecords = 1000
+	}
+	if c.UncommittedMaxBytes == 0 {
+		c.UncommittedMaxBytes = 64 << 20
+	}
+	if c.OffsetReset == ResetDefault {
+		c.OffsetReset = ResetEarliest
+	}
+	if c.ReplicationFactor == 0 {
+		c.ReplicationFactor = -1
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	if c.Kafka.Logger == nil {
+		c.Kafka.Logger = c.Logger
+	}
+	if c.Kafka.ClientID == "" {
+		c.Kafka.ClientID = c.ApplicationID
+	}
+	c.Listener = c.Listener.withDefaults()
+	return c
+}
+
+func orDuration(d *time.Duration, def time.Duration) {
+	if *d == 0 {
+		*d = def
+	}
+}
+
+// Validate reports every problem at once, in the names of the fields. Zero fields count as their defaults.
+func (c Config) Validate() error {
+	c = c.withDefaults()
+	var errs []error
+	bad := func(field, format string, args ...any) {
+		errs = append(errs, fmt.Errorf("config %s: %s", field, fmt.Sprintf(format, args...)))
+	}
+	for _, f := range []struct{ name, value string }{
+		{"ApplicationID", c.ApplicationID}, {"ProcessID", c.ProcessID}, {"Incarnation", c.Incarnation},
+	} {
+		if f.value == "" {
+			bad(f.name, "required")
+		} else if i := strings.IndexFunc(f.value, notLegal); i >= 0 {
+			bad(f.name, "%q: only letters, digits, '.', '_' and '-' are legal", f.value)
+		}
+	}
+	if len(c.ApplicationID) > maxNameLength {
+		bad("ApplicationID", "%d characters, at most %d leave room for the names of internal topics", len(c.ApplicationID), maxNameLength)
+	}
+	if c.Guarantee != ExactlyOnce && c.Guarantee != AtLeastOnce {
+		bad("Guarantee", "%q: want %s or %s", c.Guarantee, ExactlyOnce, AtLeastOnce)
+	}
+	if len(c.Kafka.Brokers) == 0 {
+		bad("Kafka.Brokers", "required")
+	}
+	if c.GroupInstanceID != "" {
+		bad("GroupInstanceID", "%q: static membership is not supported; a member that leaves gives its tasks away at once, and held state brings them back to it", c.GroupInstanceID)
+	}
+	for _, f := range []struct {
+		name  string
+		value time.Duration
+	}{
+		{"CommitInterval", c.CommitInterval}, {"SessionTimeout", c.SessionTimeout}, {"RebalanceTimeout", c.RebalanceTimeout},
+		{"HeartbeatInterval", c.HeartbeatInterval}, {"TransactionTimeout", c.TransactionTimeout}, {"TaskTimeout", c.TaskTimeout},
+	} {
+		if f.value < time.Millisecond {
+			bad(f.name, "%s: at least 1ms", f.value)
+		}
+	}
+	if c.MaxTaskIdle < 0 {
+		bad("MaxTaskIdle", "%s: at least 0", c.MaxTaskIdle)
+	}
+	if c.HeartbeatInterval > c.SessionTimeout/3 {
+		bad("HeartbeatInterval", "%s: at most a third of SessionTimeout (%s)", c.HeartbeatInterval, c.SessionTimeout)
+	}
+	if c.Guarantee == ExactlyOnce {
+		if c.TransactionTimeout >= c.SessionTimeout {
+			bad("TransactionTimeout", "%s: must be shorter than SessionTimeout (%s)", c.TransactionTimeout, c.SessionTimeout)
+		}
+		if c.TransactionTimeout < c.CommitInterval {
+			bad("TransactionTimeout", "%s: at least CommitInterval (%s), or every transaction times out", c.TransactionTimeout, c.CommitInterval)
+		}
+	}
+	for _, f := range []struct {
+		name  string
+		value int64
+	}{
+		{"NumStreamThreads", int64(c.NumStreamThreads)}, {"BufferedRecordsPerPartition", int64(c.BufferedRecordsPerPartition)},
+		{"MaxPollRecords", int64(c.MaxPollRecords)}, {"UncommittedMaxBytes", c.UncommittedMaxBytes},
+	} {
+		if f.value < 1 {
+			bad(f.name, "%d: at least 1", f.value)
+		}
+	}
+	if c.ReplicationFactor < -1 {
+		bad("ReplicationFactor", "%d: -1 (the broker's default) or at least 1", c.ReplicationFactor)
+	}
+	if c.OffsetReset > ResetNone {
+		bad("OffsetReset", "%s: want earliest, latest or none", c.OffsetReset)
+	}
+	if c.DeserializationHandler > DeadLetter {
+		bad("DeserializationHandler", "%d: want Fail, Continue or DeadLetter", c.DeserializationHandler)
+	}
+	if c.ProcessingHandler > DeadLetter {
+		bad("ProcessingHandler", "%d: want Fail, Continue or DeadLetter", c.ProcessingHandler)
+	}
+	if c.DeadLetterTopic == "" && (c.DeserializationHandler == DeadLetter || c.ProcessingHandler == DeadLetter) {
+		bad("DeadLetterTopic", "required when a handler says DeadLetter")
+	}
+	return errors.Join(errs...)
+}
+
+// maxNameLength leaves, of Kafka's 249 characters for a topic name, room for a store's name and the suffix.
+const maxNameLength = 120
+
+func notLegal(r rune) bool {
+	return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '.' || r == '_' || r == '-')
+}

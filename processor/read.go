@@ -1,0 +1,120 @@
+package processor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/statemesh/statemesh/store"
+	"github.com/statemesh/statemesh/store/layered"
+)
+
+// Read pins one partition of a store at its last commit, for queries. The reading must be closed. It is safe for
+// concurrent use, and never waits for the stream thread; it may wait a round trip to the group's coordinator when the
+// instance cannot prove otherwise that it still owned the task within opts.MaxAge.
+//
+// Errors: [*store.UnknownStoreError]; [*store.InvalidRequestError] for a partition that does not exist;
+// [*store.MovedError] when the task is not on this instance; [*store.NotReadyError] while it restores, or when its age
+// cannot be proven; store.ErrShuttingDown.
+func (r *Runtime) Read(ctx context.Context, name store.Name, p store.Partition, opts store.ReadOptions) (store.Reading, error) {
+	bs, ok := r.built.stores[name]
+	if !ok {
+		return nil, &store.UnknownStoreError{Store: name, Known: r.storeNames()}
+	}
+	if r.state.get().final() {
+		return nil, store.ErrShuttingDown
+	}
+	if n := r.partitions(bs.sub.id); p < 0 || n > 0 && p >= n {
+		return nil, &store.InvalidRequestError{Field: "partition", Reason: fmt.Sprintf("%d: store %s has %d", p, name, n)}
+	}
+	id := store.TaskID{Subtopology: bs.sub.id, Partition: p}
+	e := r.tasks.lookup(id)
+	if e == nil {
+		return nil, r.notHere(name, id)
+	}
+	if !e.serving {
+		return nil, &store.NotReadyError{Store: name, Partition: p, Reason: e.reason(), Restored: e.restored.Load(),
+			Total: e.total.Load(), RetryAfter: retryRestoring}
+	}
+	// The proof is read before the snapshot is pinned: a commit that ends in between is in the snapshot, and one that is
+	// on its way has lowered the proof already.
+	since, err := e.age.prove(ctx, opts.MaxAge)
+	if err != nil {
+		return nil, r.ageError(ctx, name, id, err)
+	}
+	snap, err := e.state.Snapshot()
+	if errors.Is(err, store.ErrClosed) {
+		return nil, r.notHere(name, id)
+	} else if err != nil {
+		return nil, err
+	}
+	kv, err := snap.KeyValue(name)
+	if err != nil {
+		snap.Close()
+		return nil, err
+	}
+	return &reading{KeyValueReader: kv, snap: snap, since: since, now: r.now}, nil
+}
+
+// retryRestoring is the hint after which a caller may ask a restoring task again.
+const retryRestoring = 250 * time.Millisecond
+
+func (r *Runtime) ageError(ctx context.Context, name store.Name, id store.TaskID, err error) error {
+	if ctx.Err() != nil {
+		return fmt.Errorf("read %s partition %d: %w", name, id.Partition, context.Cause(ctx))
+	}
+	if errors.Is(err, errNotMember) {
+		return r.notHere(name, id)
+	}
+	return &store.NotReadyError{Store: name, Partition: id.Partition, Reason: "age not proven", RetryAfter: probeInterval}
+}
+
+// notHere says who has the task, as far as the published map knows.
+func (r *Runtime) notHere(name store.Name, id store.TaskID) error {
+	if s := r.state.get(); s == PendingShutdown {
+		return store.ErrShuttingDown
+	}
+	snap := r.table.Load()
+	if snap != nil {
+		if owner, ok := snap.Active(name, id.Partition); ok && owner.Instance != r.cfg.ProcessID {
+			return &store.MovedError{Store: name, Partition: id.Partition, Instance: owner.Instance, Endpoint: owner.Endpoint,
+				Epoch: int64(snap.Epoch())}
+		}
+	}
+	reason := "rebalancing"
+	if snap == nil {
+		reason = "starting"
+	}
+	return &store.NotReadyError{Store: name, Partition: id.Partition, Reason: reason, RetryAfter: retryRestoring}
+}
+
+func (r *Runtime) storeNames() []store.Name {
+	names := make([]store.Name, 0, len(r.built.stores))
+	for n := range r.built.stores {
+		names = append(names, n)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// reading is one store of a pinned commit.
+type reading struct {
+	store.KeyValueReader
+
+	snap  *layered.Snapshot
+	since time.Time // the state was whole at this time
+	now   func() time.Time
+	once  sync.Once
+}
+
+// Facts implements store.Reading.
+func (r *reading) Facts() store.Facts {
+	cp := r.snap.Checkpoint()
+	return store.Facts{Role: store.RoleActive, Sequence: cp.Sequence, Position: cp.Position.Clone(), Age: elapsed(r.since, r.now())}
+}
+
+// Close implements store.Reading.
+func (r *reading) Close() { r.once.Do(r.snap.Close) }

@@ -1,0 +1,145 @@
+package processor
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/statemesh/statemesh/store"
+	"github.com/statemesh/statemesh/store/layered"
+)
+
+// registry holds the open tasks of the instance. State belongs to the instance, not to a thread: a task that changes
+// threads is handed over open. An entry has at most one holder, the thread that runs the task; a second one waits until
+// the first lets go. Safe for concurrent use.
+type registry struct {
+	mu      sync.RWMutex
+	entries map[store.TaskID]*entryTask
+}
+
+// entryTask is one open task. What queries read is immutable or atomic; a change of the rest makes a new serving view.
+type entryTask struct {
+	id     store.TaskID
+	thread int
+	state  *layered.Task
+	age    *age
+	// serving: restored and answering. Guarded by registry.mu through views: lookup returns a copy.
+	serving         bool
+	restored, total *atomic.Int64
+	free            chan struct{} // closed when the holder has let go
+}
+
+func (e *entryTask) reason() string {
+	if e.state == nil {
+		return "starting"
+	}
+	return "restoring"
+}
+
+func newRegistry() *registry { return &registry{entries: make(map[store.TaskID]*entryTask)} }
+
+// lookup returns the entry of a task that a thread holds, nil when none does. The result is a snapshot.
+func (g *registry) lookup(id store.TaskID) *entryTask {
+	g.mu.RLock()
+	defer g.mu.RUnlock()
+	e := g.entries[id]
+	if e == nil || e.thread < 0 {
+		return nil
+	}
+	c := *e
+	return &c
+}
+
+func (g *registry) list() []TaskInfo {
+	g.mu.RLock()
+	defer g.mu.RUnlock()
+	var infos []TaskInfo
+	for _, e := range g.entries {
+		if e.thread < 0 {
+			continue
+		}
+		info := TaskInfo{ID: e.id, Thread: e.thread, Serving: e.serving, Restored: e.restored.Load(), Total: e.total.Load()}
+		if e.state != nil {
+			info.Checkpoint = e.state.Checkpoint().Clone()
+		}
+		infos = append(infos, info)
+	}
+	slices.SortFunc(infos, func(a, b TaskInfo) int { return a.ID.Compare(b.ID) })
+	return infos
+}
+
+// claim makes thread the holder of a task, waiting for another holder to let go, and opens its state if need be.
+func (g *registry) claim(ctx context.Context, id store.TaskID, thread int, a *age,
+	open func(context.Context) (*layered.Task, error),
+) (*layered.Task, error) {
+	for {
+		g.mu.Lock()
+		e := g.entries[id]
+		if e == nil {
+			e = &entryTask{id: id, thread: -1, restored: new(atomic.Int64), total: new(atomic.Int64)}
+			g.entries[id] = e
+		}
+		if e.thread < 0 {
+			e.thread, e.age, e.serving, e.free = thread, a, false, make(chan struct{})
+			e.restored.Store(0)
+			e.total.Store(0)
+			state := e.state
+			g.mu.Unlock()
+			if state != nil {
+				return state, nil
+			}
+			state, err := open(ctx)
+			if err != nil {
+				g.release(id)
+				return nil, fmt.Errorf("task %s: open state: %w", id, err)
+			}
+			g.mu.Lock()
+			e.state = state
+			g.mu.Unlock()
+			return state, nil
+		}
+		free := e.free
+		g.mu.Unlock()
+		select {
+		case <-free:
+		case <-ctx.Done():
+			return nil, fmt.Errorf("task %s: wait for its former thread: %w", id, context.Cause(ctx))
+		}
+	}
+}
+
+// progress notes how far a restore is.
+func (g *registry) progress(id store.TaskID, restored, total int64) {
+	g.mu.RLock()
+	defer g.mu.RUnlock()
+	if e := g.entries[id]; e != nil {
+		e.restored.Store(restored)
+		e.total.Store(total)
+	}
+}
+
+// serve opens a restored task to queries.
+func (g *registry) serve(id store.TaskID) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if e := g.entries[id]; e != nil && e.thread >= 0 {
+		e.serving = true
+	}
+}
+
+// release ends the hold of a thread; the state stays open for the next one until closeFree.
+func (g *registry) release(id store.TaskID) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	e := g.entries[id]
+	if e == nil || e.thread < 0 {
+		return
+	}
+	e.thread, e.age, e.serving = -1, nil, false
+	close(e.free)
+	if e.state == nil {
+		delete(g.entries, id)
+	}
+}
