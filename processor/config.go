@@ -168,12 +168,12 @@ func orDuration(d *time.Duration, def time.Duration) {
 	}
 }
 
-// Validate reports every problem at once, in the names of the fields. Zero fields count as their defaults.
+// Validate reports every problem at once, joined, each as a [*ConfigError]. Zero fields count as their defaults.
 func (c Config) Validate() error {
 	c = c.withDefaults()
 	var errs []error
 	bad := func(field, format string, args ...any) {
-		errs = append(errs, fmt.Errorf("config %s: %s", field, fmt.Sprintf(format, args...)))
+		errs = append(errs, &ConfigError{Field: field, Reason: fmt.Sprintf(format, args...)})
 	}
 	for _, f := range []struct{ name, value string }{
 		{"ApplicationID", c.ApplicationID}, {"ProcessID", c.ProcessID}, {"Incarnation", c.Incarnation},

@@ -14,3 +14,12 @@ type DeserializationError struct {
 func (e *DeserializationError) Error() string { return fmt.Sprintf("%s: %v", e.Reason, e.Err) }
 
 func (e *DeserializationError) Unwrap() error { return e.Err }
+
+// ConfigError is one thing that is wrong with a [Config].
+type ConfigError struct {
+	// Field is the path of the field, such as "CommitInterval" or "Kafka.Brokers".
+	Field  string
+	Reason string
+}
+
+func (e *ConfigError) Error() string { return "config " + e.Field + ": " + e.Reason }
