@@ -49,8 +49,8 @@ type Key struct {
 type Want struct {
 	// MaxStaleness is the caller's bound, after defaults. Not positive: only an answer fetched for this very call.
 	MaxStaleness time.Duration
-	// Fresh also asks for an answer fetched for this very call: the caller insists on the owner, or bypasses caches.
-	// The answer replaces what is cached, so that nobody who reads both sees time go backwards.
+	// Fresh also asks for an answer fetched for this very call: the caller insists on the owner. The answer replaces what
+	// is cached, so that nobody who reads both sees time go backwards.
 	Fresh bool
 }
 
@@ -59,7 +59,8 @@ type Answer struct {
 	// Value is meaningful when Found.
 	Value store.Value
 	Found bool
-	// Position of the inputs of the state that answered.
+	// Sequence and Position of the state that answered.
+	Sequence store.Sequence
 	Position store.Position
 	// Age is the proven upper limit of the state's age when the answer was sent; negative: not proven, so not kept.
 	Age time.Duration

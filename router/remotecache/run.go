@@ -17,6 +17,7 @@ func (c *Cache) Run(ctx context.Context) error {
 	tick := time.NewTicker(c.ttl)
 	defer tick.Stop()
 	snap, changed := c.table.Watch()
+	c.dropMoved(snap)
 	for {
 		select {
 		case <-ctx.Done():
@@ -32,6 +33,9 @@ func (c *Cache) Run(ctx context.Context) error {
 
 // dropMoved removes the entries whose owner is not the owner any more.
 func (c *Cache) dropMoved(s *router.Snapshot) {
+	if s == nil {
+		return // no metadata yet: nothing was kept
+	}
 	// Whoever checked the metadata before it changed has inserted once this lock was ours; all others see s.
 	c.add.Lock()
 	c.add.Unlock() //nolint:staticcheck // SA2001: a barrier, see above
