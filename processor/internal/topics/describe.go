@@ -1,0 +1,104 @@
+package topics
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
+)
+
+// Info is what the brokers say about a topic.
+type Info struct {
+	// ID tells a recreated topic from its predecessor of the same name; all zero when the brokers have no topic ids.
+	ID         [16]byte
+	Partitions int32
+	// MaxMessageBytes is the topic's max.message.bytes: the largest batch it takes. 0 from Describe.
+	MaxMessageBytes int64
+	// DeleteRetention is the topic's delete.retention.ms: for how long after it was cleaned a compacted log still shows
+	// a deletion. A copy that has not followed the log for longer may hold what was deleted since. 0 from Describe.
+	DeleteRetention time.Duration
+}
+
+// Describe returns what each topic is like. *MissingError names every one that does not exist, at once; *RequestError
+// one that the brokers refuse to describe.
+func Describe(ctx context.Context, adm *kadm.Client, topics []string) (map[string]Info, error) {
+	infos, missing, err := describe(ctx, adm, topics)
+	if err != nil {
+		return nil, err
+	}
+	if len(missing) > 0 {
+		return nil, &MissingError{Topics: missing}
+	}
+	return infos, nil
+}
+
+// describe separates the topics that exist from those that do not, both in the order given.
+func describe(ctx context.Context, adm *kadm.Client, topics []string) (infos map[string]Info, missing []string, err error) {
+	infos = make(map[string]Info, len(topics))
+	if len(topics) == 0 {
+		return infos, nil, nil
+	}
+	topics = slices.Clone(topics)
+	slices.Sort(topics)
+	topics = slices.Compact(topics)
+	details, err := adm.ListTopics(ctx, topics...)
+	if err != nil {
+		return nil, nil, fmt.Errorf("describe %d topics: %w", len(topics), err)
+	}
+	var errs []error
+	for _, topic := range topics {
+		d, ok := details[topic]
+		switch {
+		case !ok, errors.Is(d.Err, kerr.UnknownTopicOrPartition):
+			missing = append(missing, topic)
+		case d.Err != nil:
+			errs = append(errs, &RequestError{Topic: topic, Operation: "describe", Err: d.Err})
+		default:
+			infos[topic] = Info{ID: d.ID, Partitions: int32(len(d.Partitions))}
+		}
+	}
+	return infos, missing, errors.Join(errs...)
+}
+
+// settings reads the configuration of topics and completes infos with it.
+func settings(ctx context.Context, adm *kadm.Client, topics []string, infos map[string]Info) (map[string]map[string]string, error) {
+	configs, err := adm.DescribeTopicConfigs(ctx, topics...)
+	if err != nil {
+		return nil, fmt.Errorf("describe the configuration of %d topics: %w", len(topics), err)
+	}
+	all := make(map[string]map[string]string, len(configs))
+	var errs []error
+	for _, rc := range configs {
+		if rc.Err != nil {
+			errs = append(errs, &RequestError{Topic: rc.Name, Operation: "describe configuration", Err: rc.Err})
+			continue
+		}
+		m := make(map[string]string, len(rc.Configs))
+		for _, c := range rc.Configs {
+			m[c.Key] = c.MaybeValue()
+		}
+		all[rc.Name] = m
+		info := infos[rc.Name]
+		info.MaxMessageBytes = number(m[maxMessageBytes])
+		info.DeleteRetention = time.Duration(min(number(m[deleteRetention]), maxMillis)) * time.Millisecond
+		infos[rc.Name] = info
+	}
+	return all, errors.Join(errs...)
+}
+
+// maxMillis is the largest count of milliseconds that a time.Duration holds.
+const maxMillis = int64(1<<63-1) / int64(time.Millisecond)
+
+// number is 0 for what is none: the setting is unknown to the broker.
+func number(s string) int64 {
+	n, err := strconv.ParseInt(s, 10, 64)
+	if err != nil {
+		return 0
+	}
+	return n
+}
