@@ -140,7 +140,7 @@ func (t *Topology) AddSink(name string, opts SinkOptions, topic string, parents 
 
 // AddRepartition sends the records of its parents through the internal topic <application>-<name>-repartition, so that
 // all records of one key meet in one task. It ends the sub-topology of the parents and begins another one: name is its
-// source, to be used as a parent; the sink is called <name>-sink. Records are partitioned by key as Kafka's default
+// source, to be used as a parent, and [RepartitionSink] its sink. Records are partitioned by key as Kafka's default
 // partitioner does.
 func (t *Topology) AddRepartition(name string, opts RepartitionOptions, parents ...string) *Topology {
 	if reason := badName(name); reason != "" {
@@ -150,12 +150,15 @@ func (t *Topology) AddRepartition(name string, opts RepartitionOptions, parents 
 		t.fail("repartition", name, fmt.Sprintf("%d partitions: want 0 for as many as its inputs have, or more",
 			opts.Partitions))
 	}
-	t.add(&nodeDef{name: name + "-sink", kind: nodeSink, repartition: name, parents: t.parents("repartition", name, parents)})
+	t.add(&nodeDef{name: RepartitionSink(name), kind: nodeSink, repartition: name, parents: t.parents("repartition", name, parents)})
 	t.add(&nodeDef{name: name, kind: nodeSource, repartition: name, partitions: opts.Partitions,
 		// What was written has a time already, and all of it is wanted.
 		source: SourceOptions{OffsetReset: ResetEarliest, Timestamp: FailOnInvalidTimestamp}})
 	return t
 }
+
+// RepartitionSink is the name of the node that writes the repartition topic of name: the child for [Context.ForwardTo].
+func RepartitionSink(name string) string { return name + ":sink" }
 
 // AddStateStore declares a store and connects it to processors. Every task of their sub-topology has its own.
 func (t *Topology) AddStateStore(spec store.Spec, processors ...string) *Topology {

@@ -1,6 +1,7 @@
 package processor
 
 import (
+	"errors"
 	"fmt"
 	"reflect"
 	"strings"
@@ -10,6 +11,21 @@ import (
 
 // maxTopicName is the longest name of a topic that Kafka accepts, in bytes.
 const maxTopicName = 249
+
+// CheckName says what is wrong with a name that becomes part of the name of a topic: an application id, a store, a
+// repartition. It returns nil for a good one.
+func CheckName(name string) error { return reasonError(badName(name)) }
+
+// CheckTopic says what is wrong with the name of a topic: Kafka would refuse it, or it is a pattern. It returns nil for
+// a good one.
+func CheckTopic(topic string) error { return reasonError(badTopic(topic)) }
+
+func reasonError(reason string) error {
+	if reason == "" {
+		return nil
+	}
+	return errors.New(reason)
+}
 
 // badName says what is wrong with a name that becomes part of a topic's name; empty when nothing is.
 func badName(name string) string {

@@ -1,0 +1,46 @@
+// Package views builds views without code: a store per view, filled from a topic by a description that fits in a
+// configuration file. It uses only the public Processor API.
+//
+// # Values
+//
+// The encoding of a view's value is fixed by its type and, where it keeps the record's value, by the format:
+//
+//	type           value                                                        ValueFormat
+//	table, latest  json: the value of the record, as it is                      json
+//	               csv: a JSON object of the columns that are not empty, in     json
+//	               the order of the configuration, each a JSON string
+//	               string, bytes: the value of the record, as it is             string, bytes
+//	count          int64, 8 bytes big-endian (upstream's LongSerializer)        int64
+//	sum, min, max  float64, 8 bytes big-endian (upstream's DoubleSerializer)    double
+//	avg            {"count":3,"sum":12,"avg":4}                                 json
+//	stats          {"count":3,"sum":12,"min":-4,"max":9,"avg":4}                json
+//
+// Numbers are float64 in the order in which the records arrive: integers are exact up to 2^53, in sums too. In JSON they
+// have the shortest form that reads back as the same number.
+//
+// # Keys
+//
+// Without key fields the key of the record is the key of the view. With them it is text: a string as it is, a number as
+// it is written (1 and 1.0 are two keys), true or false. See [EncodeKey] for keys of several fields.
+//
+// # Time and order
+//
+// A table takes records in the order of offsets, as upstream's KTable does, whatever their timestamps. Where records of
+// one key come from several partitions, as they may before a repartition topic, that order is the order of arrival and
+// differs from run to run; latest decides by timestamp instead, and depends on the order only between equal ones.
+// count, sum, min, max, avg and stats do not depend on it, but for the last digits of sums that are not exact. The
+// timestamp of an aggregate is the greatest of its records (upstream's KStreamAggregate), that of a table or latest the
+// record's own.
+//
+// # What is not in a view
+//
+// Counted as dropped for the view, by reason: "null key" (no key, or a key field is missing), "empty key" (stores do not
+// take one), "null value" (in an aggregate, or where the key comes from the value), "missing field", "sum out of range"
+// (the record would make a sum infinite) and, for latest, "older than the latest". A null value deletes from a table or
+// latest by the record's key. An empty value is a value.
+//
+// A record that cannot be decoded is a [processor.DeserializationError] with a reason: "invalid utf-8", "invalid json",
+// "not a json object", "invalid csv", "wrong number of columns", "key field is not a scalar", "not a number", "number
+// out of range". It is then in no view of its topic, even if only one of them stumbled: what is dropped or
+// dead-lettered was not counted anywhere.
+package views

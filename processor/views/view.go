@@ -1,0 +1,138 @@
+package views
+
+import (
+	"github.com/statemesh/statemesh/processor"
+	"github.com/statemesh/statemesh/store"
+)
+
+// View is one store, filled from one topic without code.
+type View struct {
+	// Name of the store, and of what belongs to it: <application>-<name>-changelog, <application>-<name>-repartition.
+	Name string
+	// Topic to read. Views may share one.
+	Topic string
+	// Format of the values of the topic.
+	Format Format
+	// Columns of a CSV record, in order. Every record must have exactly these.
+	Columns []string
+	// Key names the fields whose values make up the key of the view, see [EncodeKey]. Empty: the key of the record is
+	// the key of the view, and no repartition topic is needed.
+	Key []string
+	// Type is what the view keeps per key.
+	Type Type
+	// Field is the number that sum, min, max, avg and stats are about.
+	Field string
+
+	// Partitions of the repartition topic. Default 0: as many as the topic has. Only with a Key.
+	Partitions int32
+	// OffsetReset is where to start in a topic the application has not read before. Views of one topic must agree.
+	OffsetReset processor.OffsetReset
+	// InMemory keeps the store in memory: it is rebuilt from its changelog at every start.
+	InMemory bool
+	// KeyFormat tells people and generic clients what the key of the record is: "string" (default, but "bytes" when the
+	// format is bytes), "int64", "double", "json" or "bytes". Only without a Key; the key made of fields is a string.
+	KeyFormat string
+}
+
+// Format is how the values of a topic are written.
+type Format string
+
+// The formats of a topic.
+const (
+	// JSON is one value per record, UTF-8. A field is a member of the object, and "a.b" is member b of the object a;
+	// a member that is absent or null is missing. Of a repeated name the last one counts.
+	JSON Format = "json"
+	// CSV is one record per record, as RFC 4180 has it, UTF-8, without a header line. A field is a column; an empty one
+	// is missing.
+	CSV Format = "csv"
+	// String is a text, UTF-8. Its only field is "value", the whole of it.
+	String Format = "string"
+	// Bytes is anything. It has no fields.
+	Bytes Format = "bytes"
+)
+
+// Formats lists them all.
+func Formats() []Format { return []Format{JSON, CSV, String, Bytes} }
+
+// Type is what a view keeps per key.
+type Type string
+
+// The types of view. See the package documentation for the encodings of their values.
+const (
+	// Table keeps the value of the last record in the order of the topic's offsets; a null value deletes.
+	Table Type = "table"
+	// Latest keeps the value of the record with the greatest timestamp, of equal ones that with the last offset; a null
+	// value deletes.
+	Latest Type = "latest"
+	// Count counts records.
+	Count Type = "count"
+	// Sum adds up a field.
+	Sum Type = "sum"
+	// Min keeps the smallest value of a field.
+	Min Type = "min"
+	// Max keeps the greatest value of a field.
+	Max Type = "max"
+	// Avg keeps count, sum and average of a field.
+	Avg Type = "avg"
+	// StatsOf keeps count, sum, smallest, greatest and average of a field.
+	StatsOf Type = "stats"
+)
+
+// Types lists them all.
+func Types() []Type { return []Type{Table, Latest, Count, Sum, Min, Max, Avg, StatsOf} }
+
+// ofField reports whether the type is about a field.
+func (t Type) ofField() bool {
+	switch t {
+	case Sum, Min, Max, Avg, StatsOf:
+		return true
+	default:
+		return false
+	}
+}
+
+// keepsValue reports whether the type keeps the value of a record.
+func (t Type) keepsValue() bool { return t == Table || t == Latest }
+
+// Spec declares the store of the view.
+func (v View) Spec() store.Spec {
+	return store.Spec{
+		Name:        store.Name(v.Name),
+		Kind:        store.KindTimestampedKeyValue,
+		InMemory:    v.InMemory,
+		KeyFormat:   v.keyFormat(),
+		ValueFormat: v.valueFormat(),
+	}
+}
+
+func (v View) keyFormat() string {
+	switch {
+	case len(v.Key) > 0:
+		return "string"
+	case v.KeyFormat != "":
+		return v.KeyFormat
+	case v.Format == Bytes:
+		return "bytes"
+	default:
+		return "string"
+	}
+}
+
+func (v View) valueFormat() string {
+	switch v.Type {
+	case Count:
+		return "int64"
+	case Sum, Min, Max:
+		return "double"
+	case Avg, StatsOf:
+		return "json"
+	}
+	switch v.Format {
+	case JSON, CSV:
+		return "json"
+	case String:
+		return "string"
+	default:
+		return "bytes"
+	}
+}
