@@ -24,6 +24,10 @@ type Checkpoint struct {
 	Position Position
 	// StreamTime is the greatest record timestamp seen, in Unix milliseconds; -1 when none was.
 	StreamTime int64
+	// WallTime is this machine's clock when the commit was acknowledged, Unix milliseconds; 0 when unknown. A restore
+	// compares it with the changelog's delete.retention.ms: an older copy may hold keys whose deletion the log no longer
+	// shows. Nothing else depends on it.
+	WallTime int64
 	// Restoring marks a copy that has not yet reached its restore bound: it must not be read.
 	Restoring bool
 }
