@@ -1,0 +1,214 @@
+package restore
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/statemesh/statemesh/processor/internal/commitmeta"
+	"github.com/statemesh/statemesh/store"
+	"github.com/statemesh/statemesh/store/layered"
+)
+
+// Config of a [Restorer]. The zero value of a field means its default.
+type Config struct {
+	// Client sends the requests: one of the direct role (kafka.Config.Direct). Required. The caller closes it after Run
+	// has returned.
+	Client *kgo.Client
+	// Group whose committed offsets say where the inputs stand. Required.
+	Group string
+
+	// BufferBytes bounds what was fetched and is not yet applied, over all restores, in bytes as they come from the
+	// brokers. Default 32 MiB: two large fetches on the way while others are applied. At least 1 MiB.
+	BufferBytes int64
+	// FetchBytes is the size of one fetch request. Default 8 MiB, at most a half of BufferBytes: large enough that the
+	// round trip does not count.
+	FetchBytes int32
+	// PartitionBytes is how much of it one partition may take. Default 2 MiB.
+	PartitionBytes int32
+	// FetchWait is how long a broker that has nothing new keeps a fetch. Default 250ms. A partition that is added
+	// meanwhile waits for it.
+	FetchWait time.Duration
+	// CommitBytes is how much a task applies between two commits of its copy; a restore that is interrupted goes on
+	// from the last one. Default 8 MiB.
+	CommitBytes int64
+	// CommitInterval bounds the same in time. Default 5s.
+	CommitInterval time.Duration
+
+	// FenceTimeout is how long InitProducerId is repeated. Default 60s.
+	FenceTimeout time.Duration
+	// StableTimeout is how long an offset with an open transaction on it is waited for. Default 60s, well above the
+	// transaction timeout after which the broker itself ends one.
+	StableTimeout time.Duration
+	// HangingTimeout is how long a transaction may stay open below the bound. Default 2m. Whoever writes to a changelog
+	// has a transaction timeout; one that outlasts it hangs.
+	HangingTimeout time.Duration
+	// StallTimeout is how long brokers may fail to answer before a restore gives up. Default 5m, upstream's
+	// task.timeout.ms.
+	StallTimeout time.Duration
+
+	// ProgressInterval is the time between two reports of a restore. Default 1s.
+	ProgressInterval time.Duration
+	Logger           *slog.Logger
+	// Registerer of the metrics; nil: no metrics.
+	Registerer prometheus.Registerer
+}
+
+func (c Config) withDefaults() Config {
+	orDefault(&c.BufferBytes, 32<<20)
+	orDefault(&c.FetchBytes, int32(min(8<<20, c.BufferBytes/2)))
+	orDefault(&c.PartitionBytes, min(2<<20, c.FetchBytes))
+	orDefault(&c.FetchWait, 250*time.Millisecond)
+	orDefault(&c.CommitBytes, 8<<20)
+	orDefault(&c.CommitInterval, 5*time.Second)
+	orDefault(&c.FenceTimeout, time.Minute)
+	orDefault(&c.StableTimeout, time.Minute)
+	orDefault(&c.HangingTimeout, 2*time.Minute)
+	orDefault(&c.StallTimeout, 5*time.Minute)
+	orDefault(&c.ProgressInterval, time.Second)
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	return c
+}
+
+// Validate reports everything that is wrong, in the names of the fields.
+func (c Config) Validate() error {
+	c = c.withDefaults()
+	var errs []error
+	bad := func(field, format string, args ...any) {
+		errs = append(errs, fmt.Errorf("restore %s: %s", field, fmt.Sprintf(format, args...)))
+	}
+	if c.Client == nil {
+		bad("Client", "required")
+	}
+	if c.Group == "" {
+		bad("Group", "required")
+	}
+	if c.BufferBytes < 1<<20 {
+		bad("BufferBytes", "%d bytes, want at least %d", c.BufferBytes, 1<<20)
+	}
+	if c.FetchBytes < 1024 || int64(c.FetchBytes) > c.BufferBytes/2 {
+		bad("FetchBytes", "%d bytes, want 1024 to half of BufferBytes (%d)", c.FetchBytes, c.BufferBytes)
+	}
+	if c.PartitionBytes < 1024 || c.PartitionBytes > c.FetchBytes {
+		bad("PartitionBytes", "%d bytes, want 1024 to FetchBytes (%d)", c.PartitionBytes, c.FetchBytes)
+	}
+	if c.CommitBytes < 1024 {
+		bad("CommitBytes", "%d bytes, want at least 1024", c.CommitBytes)
+	}
+	for _, f := range []struct {
+		name string
+		have time.Duration
+		low  time.Duration
+	}{
+		{"FetchWait", c.FetchWait, time.Millisecond},
+		{"CommitInterval", c.CommitInterval, time.Millisecond},
+		{"FenceTimeout", c.FenceTimeout, time.Millisecond},
+		{"StableTimeout", c.StableTimeout, time.Millisecond},
+		{"HangingTimeout", c.HangingTimeout, 2 * c.FetchWait},
+		{"StallTimeout", c.StallTimeout, time.Millisecond},
+		{"ProgressInterval", c.ProgressInterval, time.Millisecond},
+	} {
+		if f.have < f.low {
+			bad(f.name, "%s, want at least %s", f.have, f.low)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func orDefault[T comparable](v *T, def T) {
+	var zero T
+	if *v == zero {
+		*v = def
+	}
+}
+
+// Request describes one restore.
+type Request struct {
+	// Task to restore. The caller of Restore is its writer until Restore returns.
+	Task *layered.Task
+	// Inputs of the task: all partitions whose offsets it commits.
+	Inputs []store.TopicPartition
+	// Changelogs of the logged stores. Stores without a changelog are left out: they start empty.
+	Changelogs map[store.Name]Changelog
+	// Fence holds the transactional ids of owners that vanished.
+	Fence []string
+	// Progress is called from Restore's goroutine: once at the start, then every Config.ProgressInterval, and once at the
+	// end. It must not block. nil: no reports.
+	Progress func(Progress)
+}
+
+// Changelog names the log of one store.
+type Changelog struct {
+	Topic string
+	// ID of the topic as topics.Ensure returned it; all zero when the brokers have none.
+	ID [16]byte
+	// Retention is the topic's delete.retention.ms. A copy that is older, and behind, is rebuilt: it may hold keys whose
+	// deletion the log no longer shows. 0: unknown, not checked.
+	Retention time.Duration
+}
+
+// Result says where the task stands: what it is restored to, and where its inputs go on.
+type Result struct {
+	// Inputs holds the committed offset of each input, as the group has it.
+	Inputs map[store.TopicPartition]Committed
+	// Sequence of the task's last commit: the highest over its inputs. The next commit has the one after.
+	Sequence store.Sequence
+	// StreamTime at that commit, Unix milliseconds; -1 when none is known.
+	StreamTime int64
+	// Position of the inputs that the state reflects.
+	Position store.Position
+	// Rebuilt says why the local copy was dropped; empty when it was not.
+	Rebuilt string
+	// Records that were read from the changelogs.
+	Records int64
+}
+
+// Committed is an offset as the group has it.
+type Committed struct {
+	// Next is the next offset to process. Meaningless unless Exists.
+	Next   store.Offset
+	Exists bool
+	// Meta of the commit that wrote it; the zero sequence when the metadata is not ours.
+	Meta commitmeta.Meta
+}
+
+// Phase of a restore.
+type Phase uint8
+
+// The phases: one Started, any number of Restoring, one Ended.
+const (
+	Started Phase = iota
+	Restoring
+	Ended
+)
+
+// Progress of one restore. The numbers count changelog offsets over all stores of the task; a compacted log has fewer
+// records than offsets.
+type Progress struct {
+	Task  store.TaskID
+	Phase Phase
+	// Done of Total.
+	Done, Total int64
+	// Left estimates the time to go by the rate so far; 0 when unknown or nothing is left.
+	Left time.Duration
+	// Took since the start.
+	Took   time.Duration
+	Stores []StoreProgress
+	// Err is set with Ended when the restore did not finish: it failed or was interrupted.
+	Err error
+}
+
+// StoreProgress is the part of one store.
+type StoreProgress struct {
+	Store     store.Name
+	Topic     string
+	Partition store.Partition
+	// From is where reading began, Next the next offset to read, End the bound. Invariant: From <= Next.
+	From, Next, End store.Offset
+}
