@@ -7,3 +7,10 @@ type KafkaSASL = kafka.SASL
 
 // KafkaTLSFiles names the PEM files that KafkaConfig.TLS is made of; see its method Load.
 type KafkaTLSFiles = kafka.TLSFiles
+
+// WithDefaults returns c with every zero field replaced by what it means. [New] does the same; this is for showing it.
+func (c Config) WithDefaults() Config {
+	c = c.withDefaults()
+	c.Kafka = c.Kafka.WithDefaults()
+	return c
+}
