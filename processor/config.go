@@ -203,8 +203,8 @@ func (c Config) Validate() error {
 		{"CommitInterval", c.CommitInterval}, {"SessionTimeout", c.SessionTimeout}, {"RebalanceTimeout", c.RebalanceTimeout},
 		{"HeartbeatInterval", c.HeartbeatInterval}, {"TransactionTimeout", c.TransactionTimeout}, {"TaskTimeout", c.TaskTimeout},
 	} {
-		if f.value < time.Millisecond {
-			bad(f.name, "%s: at least 1ms", f.value)
+		if f.value < time.Millisecond || f.value > kafka.MaxTimeout {
+			bad(f.name, "%s: want 1ms to %s, the most that Kafka's protocol can say", f.value, kafka.MaxTimeout)
 		}
 	}
 	if c.MaxTaskIdle < 0 {
