@@ -1,0 +1,191 @@
+package configfile
+
+import (
+	"slices"
+	"time"
+
+	"github.com/statemesh/statemesh/processor"
+)
+
+// Section groups settings for people.
+type Section struct {
+	Title    string
+	Settings []Setting
+}
+
+// Settings lists every setting, in the order of [Sections].
+func Settings() []Setting {
+	var all []Setting
+	for _, s := range Sections() {
+		all = append(all, s.Settings...)
+	}
+	return all
+}
+
+// protocol is upstream's security.protocol.
+type protocol string
+
+const (
+	plaintext     protocol = "PLAINTEXT"
+	ssl           protocol = "SSL"
+	saslPlaintext protocol = "SASL_PLAINTEXT"
+	saslSSL       protocol = "SASL_SSL"
+)
+
+// handler is the configuration's word for a processor.HandlerAction.
+type handler string
+
+const (
+	handlerFail       handler = "fail"
+	handlerContinue   handler = "continue"
+	handlerDeadLetter handler = "dead-letter"
+)
+
+// Sections lists the settings by what they are about.
+func Sections() []Section {
+	return slices.Concat([]Section{instance(), kafka()}, []Section{processing(), stores(), queries(), security(), logging()})
+}
+
+func instance() Section {
+	return Section{"Instance", []Setting{
+		text("application.id", "", func(d *draft) *string { return &d.cfg.Processor.ApplicationID },
+			"Name of the application: its consumer group, the prefix of its internal topics and its directory below state.dir. Required; the same on every instance."),
+		file("state.dir", "", func(d *draft) *string { return &d.cfg.StateDir },
+			"Directory of the local copies of the state. Required; one per process."),
+		text("listen", "127.0.0.1:7070", func(d *draft) *string { return &d.cfg.Listen },
+			"Address of the query API, host:port. Port 0 takes a free one."),
+		text("application.server", "(that of listen)", func(d *draft) *string { return &d.cfg.Advertise },
+			"Address that peers and clients dial, host:port. Required when listen is a wildcard. Port 0 takes that of listen."),
+		text("admin.listen", "", func(d *draft) *string { return &d.cfg.AdminListen },
+			"Address of metrics, health and profiles over HTTP, host:port. It is not authenticated; empty: none."),
+		text("client.rack", "", func(d *draft) *string { return &d.cfg.Processor.Rack },
+			"Rack or zone of this instance; copies of a task are kept apart by it."),
+		duration("shutdown.timeout.ms", "30s", func(d *draft) *time.Duration { return &d.cfg.ShutdownTimeout },
+			"Bound of each step of a stop: drain reads, leave the group, close the stores."),
+	}}
+}
+
+func kafka() Section {
+	return Section{"Kafka", []Setting{
+		list("bootstrap.servers", "", func(d *draft) *[]string { return &d.cfg.Processor.Kafka.Brokers },
+			"Brokers to ask first, host:port. Required."),
+		text("client.id", "(application.id)", func(d *draft) *string { return &d.cfg.Processor.Kafka.ClientID },
+			"Name in the brokers' logs, metrics and quotas."),
+		choice("security.protocol", string(plaintext), func(d *draft) *protocol { return &d.protocol },
+			[]protocol{plaintext, ssl, saslPlaintext, saslSSL}, "How to talk to the brokers."),
+		choice("sasl.mechanism", "", func(d *draft) *string { return &d.sasl.Mechanism },
+			[]string{"PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"}, "How to authenticate. Required with SASL_PLAINTEXT and SASL_SSL."),
+		text("sasl.username", "", func(d *draft) *string { return &d.sasl.User }, "User. Required with SASL."),
+		secret("sasl.password", func(d *draft) *string { return &d.sasl.Password },
+			"Password. Required with SASL; better given as an environment variable."),
+		file("ssl.ca.location", "(the system's)", func(d *draft) *string { return &d.ssl.CA },
+			"PEM file with the certificates that brokers must be signed by."),
+		file("ssl.certificate.location", "", func(d *draft) *string { return &d.ssl.Cert },
+			"PEM file with this client's certificate (mutual TLS)."),
+		file("ssl.key.location", "", func(d *draft) *string { return &d.ssl.Key },
+			"PEM file with the key of that certificate."),
+		text("ssl.server.name", "(host of the broker)", func(d *draft) *string { return &d.ssl.ServerName },
+			"Name the brokers' certificates must bear."),
+		choice("compression.type", "lz4", func(d *draft) *string { return &d.cfg.Processor.Kafka.Compression },
+			[]string{"none", "gzip", "snappy", "lz4", "zstd"}, "Compression of changelog and output records."),
+		integer("replication.factor", "-1", -1, 32767, func(d *draft) *int16 { return &d.cfg.Processor.ReplicationFactor },
+			"Replication factor of internal topics that are created; -1 is the broker's default."),
+		size("max.request.size", "1000012", func(d *draft) *int32 { return &d.cfg.Processor.Kafka.MaxRecordBytes },
+			"Largest batch, and so the largest record, that is produced. At most the smallest max.message.bytes of the topics written to."),
+		size("fetch.max.bytes", "16MiB", func(d *draft) *int64 { return &d.cfg.Processor.Kafka.FetchBytes },
+			"What one stream thread fetches ahead."),
+		size("buffer.memory", "16MiB", func(d *draft) *int64 { return &d.cfg.Processor.Kafka.ProduceBytes },
+			"What one stream thread holds to be produced; processing waits when it is reached."),
+		duration("request.timeout.ms", "10s", func(d *draft) *time.Duration { return &d.cfg.Processor.Kafka.RequestTimeout },
+			"How long a broker's answer may take beyond the waiting that the request itself asks for."),
+		duration("retry.timeout.ms", "30s", func(d *draft) *time.Duration { return &d.cfg.Processor.Kafka.RetryTimeout },
+			"How long a request is repeated while brokers are away."),
+		duration("socket.connection.setup.timeout.ms", "10s", func(d *draft) *time.Duration { return &d.cfg.Processor.Kafka.DialTimeout },
+			"How long opening a connection to a broker may take."),
+		duration("metadata.max.age.ms", "5m0s", func(d *draft) *time.Duration { return &d.cfg.Processor.Kafka.MetadataMaxAge },
+			"After how long the leaders of partitions are asked for again although nothing went wrong."),
+	}}
+}
+
+func processing() Section {
+	return Section{"Processing", []Setting{
+		choice("processing.guarantee", string(processor.ExactlyOnce), func(d *draft) *processor.Guarantee { return &d.cfg.Processor.Guarantee },
+			[]processor.Guarantee{processor.ExactlyOnce, processor.AtLeastOnce},
+			"What a crash may do: nothing, or count records again."),
+		duration("commit.interval.ms", "(100ms; 30s with at_least_once)", func(d *draft) *time.Duration { return &d.cfg.Processor.CommitInterval },
+			"Longest time between two commits of a thread that has something to commit. A reader sees what is committed."),
+		integer("num.stream.threads", "(number of cores)", 1, 1024, func(d *draft) *int { return &d.cfg.Processor.NumStreamThreads },
+			"Stream threads of this instance, each a member of the group."),
+		choice("auto.offset.reset", string(earliest), func(d *draft) *offsetReset { return &d.reset },
+			[]offsetReset{earliest, latest, none}, "Where to start in a topic that the application has not read before."),
+		duration("session.timeout.ms", "45s", func(d *draft) *time.Duration { return &d.cfg.Processor.SessionTimeout },
+			"How long the group waits for a silent instance before it gives its tasks away."),
+		duration("heartbeat.interval.ms", "(3s, at most session.timeout.ms / 3)", func(d *draft) *time.Duration { return &d.cfg.Processor.HeartbeatInterval },
+			"Time between two heartbeats. At most a third of session.timeout.ms."),
+		duration("rebalance.timeout.ms", "1m0s", func(d *draft) *time.Duration { return &d.cfg.Processor.RebalanceTimeout },
+			"How long the group waits for an instance to rejoin; more than the longest commit."),
+		duration("transaction.timeout.ms", "10s", func(d *draft) *time.Duration { return &d.cfg.Processor.TransactionTimeout },
+			"After how long the broker aborts the transaction of a silent instance. Between commit.interval.ms and session.timeout.ms."),
+		integer("buffered.records.per.partition", "1000", 1, 1<<31-1, func(d *draft) *int { return &d.cfg.Processor.BufferedRecordsPerPartition },
+			"Records of a partition that may wait before its fetching pauses."),
+		integer("max.poll.records", "1000", 1, 1<<31-1, func(d *draft) *int { return &d.cfg.Processor.MaxPollRecords },
+			"Records taken at a time between two looks at timers and rebalances."),
+		size("statestore.uncommitted.max.bytes", "64MiB", func(d *draft) *int64 { return &d.cfg.Processor.UncommittedMaxBytes },
+			"Uncommitted writes of the instance that force an early commit."),
+		duration("max.task.idle.ms", "0s", func(d *draft) *time.Duration { return &d.cfg.Processor.MaxTaskIdle },
+			"How long a task waits for records of its other inputs, so that all are processed in the order of their timestamps."),
+		duration("task.timeout.ms", "5m0s", func(d *draft) *time.Duration { return &d.cfg.Processor.TaskTimeout },
+			"How long a task may fail for a reason that a retry may cure before the instance gives up."),
+		choice("deserialization.exception.handler", string(handlerFail), func(d *draft) *handler { return &d.deserialization },
+			[]handler{handlerFail, handlerContinue, handlerDeadLetter}, "What becomes of records that cannot be decoded."),
+		choice("processing.exception.handler", string(handlerFail), func(d *draft) *handler { return &d.processing },
+			[]handler{handlerFail, handlerContinue, handlerDeadLetter}, "What becomes of records that a processor refuses."),
+		text("errors.dead.letter.queue.topic.name", "", func(d *draft) *string { return &d.cfg.Processor.DeadLetterTopic },
+			"Topic for records that a handler sends away. Required with dead-letter."),
+		offAtZero(duration("repartition.purge.interval.ms", "30s", func(d *draft) *time.Duration { return &d.cfg.Processor.RepartitionPurgeInterval },
+			"How often consumed records of repartition topics are deleted")),
+	}}
+}
+
+func stores() Section {
+	return Section{"Stores", []Setting{
+		size("store.move.bytes", "16MiB", func(d *draft) *int64 { return &d.cfg.MoveBytes },
+			"Committed changes that a task keeps in memory before they move to the engine."),
+		duration("store.move.interval.ms", "5s", func(d *draft) *time.Duration { return &d.cfg.MoveInterval },
+			"How long a committed change may wait before it moves to the engine. A restart after a crash replays at most this much."),
+	}}
+}
+
+func queries() Section {
+	return Section{"Queries", []Setting{
+		offAtZero(duration("query.default.max.staleness.ms", "5s", func(d *draft) *time.Duration { return &d.cfg.DefaultMaxStaleness },
+			"Age that a request without a bound accepts of a cached answer")),
+		offAtZero(duration("query.cache.ttl.ms", "5s", func(d *draft) *time.Duration { return &d.cfg.CacheTTL },
+			"How long answers of other instances are kept")),
+		offAtZero(duration("query.cache.negative.ttl.ms", "1s", func(d *draft) *time.Duration { return &d.cfg.CacheNegativeTTL },
+			"The same for \"not found\"; at most query.cache.ttl.ms")),
+		offAtZero(size("query.cache.max.bytes", "32MiB", func(d *draft) *int64 { return &d.cfg.CacheBytes },
+			"Memory of that cache")),
+	}}
+}
+
+func security() Section {
+	return Section{"TLS of the query API", []Setting{
+		file("tls.cert.file", "", func(d *draft) *string { return &d.cfg.TLS.CertFile },
+			"PEM file with this instance's certificate, for its listener and as a client of its peers."),
+		file("tls.key.file", "", func(d *draft) *string { return &d.cfg.TLS.KeyFile }, "PEM file with its key."),
+		file("tls.ca.file", "", func(d *draft) *string { return &d.cfg.TLS.CAFile },
+			"PEM file with the certificates that peers and clients must be signed by. With it every client needs a certificate."),
+		boolean("tls.plaintext", "false", func(d *draft) *bool { return &d.cfg.TLS.AllowPlaintext },
+			"Accept an API without TLS at an address that is not loopback. Everybody who reaches it can read everything."),
+	}}
+}
+
+func logging() Section {
+	return Section{"Logging", []Setting{
+		choice("log.level", "info", func(d *draft) *string { return &d.log.Level },
+			[]string{"debug", "info", "warn", "error"}, "Least important level that is logged, to standard error."),
+		choice("log.format", "text", func(d *draft) *string { return &d.log.Format },
+			[]string{"text", "json"}, "Form of the log."),
+	}}
+}

@@ -1,0 +1,167 @@
+package configfile
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/statemesh/statemesh/processor"
+	"github.com/statemesh/statemesh/processor/views"
+)
+
+// viewsKey holds the list of views.
+const viewsKey = "views"
+
+// ViewKey is one key of an entry of the list of views.
+type ViewKey struct {
+	Name, Type, Default, Meaning string
+
+	set  func(*views.View, string) error
+	list func(*views.View, []string) // instead of set
+}
+
+// ViewKeys lists the keys of a view.
+func ViewKeys() []ViewKey {
+	return []ViewKey{
+		viewText("name", "string", "", func(v *views.View) *string { return &v.Name },
+			"Name of the view: of its store, and part of the names of its topics. Required."),
+		viewText("topic", "string", "", func(v *views.View) *string { return &v.Topic }, "Topic to read. Required."),
+		viewText("format", joinNames(views.Formats()), "", func(v *views.View) *views.Format { return &v.Format },
+			"How the values of the topic are written. Required."),
+		viewList("columns", func(v *views.View) *[]string { return &v.Columns },
+			"Columns of a csv record, in order. Required with csv."),
+		viewList("key", func(v *views.View) *[]string { return &v.Key },
+			"Fields that make the key of the view. Empty: the key of the record. Otherwise records go through a repartition topic."),
+		viewText("type", joinNames(views.Types()), "", func(v *views.View) *views.Type { return &v.Type },
+			"What is kept per key. Required."),
+		viewText("field", "string", "", func(v *views.View) *string { return &v.Field },
+			"The number that sum, min, max, avg and stats are about."),
+		{Name: "partitions", Type: "integer", Default: "(as many as the topic)", Meaning: "Partitions of the repartition topic. Only with a key.",
+			set: func(v *views.View, s string) error {
+				n, err := strconv.ParseInt(s, 10, 32)
+				if err != nil {
+					return fmt.Errorf("%q is no whole number", s)
+				}
+				v.Partitions = int32(n)
+				return nil
+			}},
+		{Name: "offset_reset", Type: "earliest | latest | none", Default: "(auto.offset.reset)",
+			Meaning: "Where to start in a topic that the application has not read before. Views of one topic must agree.",
+			set: func(v *views.View, s string) (err error) {
+				v.OffsetReset, err = processor.ParseOffsetReset(s)
+				return err
+			}},
+		{Name: "in_memory", Type: "boolean", Default: "false", Meaning: "Keep the store in memory; it is rebuilt from its changelog at every start.",
+			set: func(v *views.View, s string) error {
+				switch strings.ToLower(s) {
+				case "true", "false":
+					v.InMemory = strings.EqualFold(s, "true")
+					return nil
+				default:
+					return fmt.Errorf("%q is neither true nor false", s)
+				}
+			}},
+		viewText("key_format", "string | int64 | double | json | bytes", "(string; bytes for bytes)", func(v *views.View) *string { return &v.KeyFormat },
+			"How the record's key is written, for people and generic clients. Only without a key."),
+	}
+}
+
+func viewText[T ~string](name, typ, def string, at func(*views.View) *T, meaning string) ViewKey {
+	return ViewKey{Name: name, Type: typ, Default: def, Meaning: meaning,
+		set: func(v *views.View, s string) error { *at(v) = T(s); return nil }}
+}
+
+func viewList(name string, at func(*views.View) *[]string, meaning string) ViewKey {
+	return ViewKey{Name: name, Type: "list", Meaning: meaning,
+		list: func(v *views.View, items []string) { *at(v) = items }}
+}
+
+func joinNames[T ~string](names []T) string {
+	s := make([]string, len(names))
+	for i, n := range names {
+		s[i] = string(n)
+	}
+	return strings.Join(s, " | ")
+}
+
+// views reads the list. Where each part was found is kept under the path that views.Validate uses, so that its findings
+// get a place too.
+func (p *parser) views(n *yaml.Node) {
+	if n.Kind != yaml.SequenceNode {
+		p.bad(n, "views: want a list of views, not "+kindOf(n), "begin each view with \"- name: ...\"")
+		return
+	}
+	for i, item := range n.Content {
+		item = resolve(item)
+		path := fmt.Sprintf("%s[%d]", viewsKey, i)
+		p.places[path] = Problem{Origin: p.file, Line: item.Line, Column: item.Column}
+		if item.Kind != yaml.MappingNode {
+			p.bad(item, path+": want keys and values, not "+kindOf(item), "")
+			continue
+		}
+		p.draft.cfg.Views = append(p.draft.cfg.Views, p.view(path, item))
+	}
+}
+
+func (p *parser) view(path string, m *yaml.Node) views.View {
+	var v views.View
+	keys := ViewKeys()
+	for i := 0; i+1 < len(m.Content); i += 2 {
+		key, value := m.Content[i], resolve(m.Content[i+1])
+		at := slices.IndexFunc(keys, func(k ViewKey) bool { return k.Name == key.Value })
+		if at < 0 {
+			names := make([]string, len(keys))
+			for i, k := range keys {
+				names[i] = k.Name
+			}
+			hint := "a view has " + strings.Join(names, ", ")
+			if near := nearest(key.Value, names); near != "" {
+				hint = "did you mean " + near + "?"
+			}
+			p.bad(key, "unknown key "+key.Value+" in "+path, hint)
+			continue
+		}
+		name := path + "." + key.Value
+		if !p.claim(name, key) {
+			continue
+		}
+		p.viewKey(&v, keys[at], name, key, value)
+	}
+	return v
+}
+
+func (p *parser) viewKey(v *views.View, k ViewKey, name string, key, value *yaml.Node) {
+	if value.Tag == "!!null" {
+		p.bad(key, name+" has no value", "remove the line")
+		return
+	}
+	if k.list == nil {
+		if value.Kind != yaml.ScalarNode {
+			p.bad(value, fmt.Sprintf("%s: want %s, not %s", name, article(k.Type), kindOf(value)), "")
+		} else if err := k.set(v, value.Value); err != nil {
+			p.bad(value, name+": "+err.Error(), "")
+		}
+		return
+	}
+	switch value.Kind {
+	case yaml.ScalarNode: // one item needs no brackets
+		k.list(v, []string{value.Value})
+	case yaml.SequenceNode:
+		items := make([]string, len(value.Content))
+		for i, item := range value.Content {
+			item = resolve(item)
+			if item.Kind != yaml.ScalarNode {
+				p.bad(item, name+": want plain text in the list, not "+kindOf(item), "")
+				return
+			}
+			p.places[fmt.Sprintf("%s[%d]", name, i)] = Problem{Origin: p.file, Line: item.Line, Column: item.Column}
+			items[i] = item.Value
+		}
+		k.list(v, items)
+	default:
+		p.bad(value, name+": want a list, not "+kindOf(value), "")
+	}
+}

@@ -1,0 +1,252 @@
+package statemesh
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/statemesh/statemesh/processor"
+	"github.com/statemesh/statemesh/processor/views"
+)
+
+// Config of an instance. The zero value of a field means its default. In brackets: the key of the configuration file.
+type Config struct {
+	// Processor says what the processing needs: the application's id, the brokers, the guarantee, threads and timeouts.
+	// ApplicationID and Kafka.Brokers are required. ProcessID, Incarnation, Endpoint, Logger and Registerer are set by
+	// the instance and must be left empty; ProcessID is kept in the state directory.
+	Processor processor.Config
+
+	// Views (views) declare what is kept, without code. Exactly one of Views and Topology must be given.
+	Views []views.View
+	// Topology declares it with processors of your own.
+	Topology *processor.Topology
+
+	// StateDir (state.dir) holds <application.id>/ with the local copies of the state. Required: a default below a
+	// temporary directory, as upstream has it, is emptied under a running application sooner or later.
+	StateDir string
+	// MoveBytes (store.move.bytes) is how many bytes of committed changes a task keeps in memory before they move to
+	// the engine. Default 16 MiB.
+	MoveBytes int64
+	// MoveInterval (store.move.interval.ms) is how long a committed change may wait before it moves to the engine.
+	// Default 5s: a restart after a crash replays at most this much of the changelog.
+	MoveInterval time.Duration
+
+	// Listen (listen) is the address of the query API, "host:port". Default "127.0.0.1:7070": nothing is exposed to a
+	// network that was not asked for. Port 0 takes a free one.
+	Listen string
+	// Advertise (application.server) is "host:port" as peers and clients dial this instance. Default: the address of
+	// Listen. Required when that is a wildcard such as 0.0.0.0, which nobody can dial. Port 0 takes that of the listener.
+	Advertise string
+	// TLS secures the query API, and the connections to the other instances.
+	TLS TLS
+
+	// DefaultMaxStaleness (query.default.max.staleness.ms) is the age of an answer that a request without a bound
+	// accepts from a cache. Default 5s; negative: only the owner's own answer, which turns the remote cache off for such
+	// requests.
+	DefaultMaxStaleness time.Duration
+	// CacheTTL (query.cache.ttl.ms) is how long answers of other instances are kept. Default 5s, what a request without
+	// a bound accepts; negative: no cache.
+	CacheTTL time.Duration
+	// CacheNegativeTTL (query.cache.negative.ttl.ms) is the same for "not found". Default 1s: the next write of the key
+	// makes it wrong. Negative: absence is not cached.
+	CacheNegativeTTL time.Duration
+	// CacheBytes (query.cache.max.bytes) bounds the cache's memory. Default 32 MiB; negative: no cache.
+	CacheBytes int64
+
+	// AdminListen (admin.listen) is the address of metrics, health and profiles over HTTP, "host:port". Default: none,
+	// since it is not authenticated.
+	AdminListen string
+	// ShutdownTimeout (shutdown.timeout.ms) bounds each step of a stop: drain the reads, then leave the group, then
+	// close the stores. Default 30s, what a supervisor usually waits before it kills.
+	ShutdownTimeout time.Duration
+
+	// Logger receives one line per change of life cycle. nil: nothing is logged.
+	Logger *slog.Logger
+	// Registerer takes the metrics. nil: a registry of the instance's own, shown at AdminListen.
+	Registerer prometheus.Registerer
+}
+
+// TLS names PEM files. They are read again when they change, so that a renewed certificate needs no restart.
+type TLS struct {
+	// CertFile and KeyFile (tls.cert.file, tls.key.file) are this instance's certificate and key: for its listener, and
+	// for itself as a client of its peers. Without them the API is plain text.
+	CertFile, KeyFile string
+	// CAFile (tls.ca.file) holds the certificates that peers, and clients if they show one, must be signed by. With it
+	// every client needs a certificate (mutual TLS), and a forwarded request is trusted by the peer's.
+	CAFile string
+	// AllowPlaintext (tls.plaintext) accepts an API without TLS at an address that is not loopback: everybody who
+	// reaches it can read everything.
+	AllowPlaintext bool
+}
+
+// enabled reports whether any of the files is set.
+func (t TLS) enabled() bool { return t.CertFile != "" || t.KeyFile != "" || t.CAFile != "" }
+
+// WithDefaults returns c with every zero field replaced by what it means. [New] does the same; this is for showing it.
+func (c Config) WithDefaults() Config {
+	c = c.withDefaults()
+	c.Processor = c.Processor.WithDefaults()
+	return c
+}
+
+func (c Config) withDefaults() Config {
+	orDefault(&c.Listen, "127.0.0.1:7070")
+	orDefault(&c.MoveBytes, 16<<20)
+	orDefault(&c.MoveInterval, 5*time.Second)
+	orDefault(&c.DefaultMaxStaleness, 5*time.Second)
+	orDefault(&c.CacheTTL, 5*time.Second)
+	orDefault(&c.CacheNegativeTTL, min(time.Second, c.CacheTTL))
+	orDefault(&c.CacheBytes, 32<<20)
+	orDefault(&c.ShutdownTimeout, 30*time.Second)
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	return c
+}
+
+func orDefault[T comparable](v *T, def T) {
+	var zero T
+	if *v == zero {
+		*v = def
+	}
+}
+
+// FieldError is one thing that is wrong with a [Config].
+type FieldError struct {
+	// Field is the path of the field, such as "Advertise" or "Processor.CommitInterval".
+	Field  string
+	Reason string
+}
+
+func (e *FieldError) Error() string { return "config " + e.Field + ": " + e.Reason }
+
+// Validate reports everything that is wrong, joined: *FieldError for what is the instance's own, *processor.ConfigError
+// and *views.FieldError for what is theirs.
+func (c Config) Validate() error {
+	c = c.withDefaults()
+	var errs []error
+	bad := func(field, format string, args ...any) {
+		errs = append(errs, &FieldError{Field: field, Reason: fmt.Sprintf(format, args...)})
+	}
+	if c.StateDir == "" {
+		bad("StateDir", "required")
+	}
+	switch {
+	case c.Topology == nil && len(c.Views) == 0:
+		bad("Views", "nothing to keep: at least one view, or a topology, is needed")
+	case c.Topology != nil && len(c.Views) > 0:
+		bad("Topology", "give either views or a topology")
+	case c.Topology == nil:
+		errs = append(errs, views.Validate(c.Views))
+	}
+	if _, err := advertised(c.Listen, c.Advertise, nil); err != nil {
+		errs = append(errs, err)
+	}
+	if c.AdminListen != "" {
+		if _, _, err := splitAddr(c.AdminListen); err != nil {
+			bad("AdminListen", "%s", err)
+		}
+	}
+	c.validateTLS(bad)
+	for _, f := range []struct {
+		name  string
+		value time.Duration
+	}{{"MoveInterval", c.MoveInterval}, {"ShutdownTimeout", c.ShutdownTimeout}} {
+		if f.value < time.Millisecond {
+			bad(f.name, "%s: at least 1ms", f.value)
+		}
+	}
+	if c.MoveBytes < 64<<10 {
+		bad("MoveBytes", "%d: at least 65536", c.MoveBytes)
+	}
+	if c.CacheTTL > 0 && c.CacheNegativeTTL > c.CacheTTL {
+		bad("CacheNegativeTTL", "%s: at most CacheTTL (%s)", c.CacheNegativeTTL, c.CacheTTL)
+	}
+	for _, f := range []struct{ name, value string }{
+		{"Processor.ProcessID", c.Processor.ProcessID}, {"Processor.Incarnation", c.Processor.Incarnation},
+		{"Processor.Endpoint", c.Processor.Endpoint},
+	} {
+		if f.value != "" {
+			bad(f.name, "%q: the instance sets it; leave it empty", f.value)
+		}
+	}
+	p := c.Processor
+	p.ProcessID, p.Incarnation = "unset", "unset" // known only at start
+	errs = append(errs, p.Validate())
+	return errors.Join(errs...)
+}
+
+func (c Config) validateTLS(bad func(field, format string, args ...any)) {
+	if (c.TLS.CertFile == "") != (c.TLS.KeyFile == "") {
+		bad("TLS.CertFile", "certificate and key go together, only one is given")
+	}
+	if c.TLS.CAFile != "" && c.TLS.CertFile == "" {
+		bad("TLS.CAFile", "needs TLS.CertFile and TLS.KeyFile: a listener without a certificate cannot ask for one")
+	}
+	if c.TLS.enabled() && c.TLS.AllowPlaintext {
+		bad("TLS.AllowPlaintext", "contradicts TLS.CertFile: the API is either secured or not")
+	}
+	host, _, err := splitAddr(c.Listen)
+	if err == nil && !loopback(host) && !c.TLS.enabled() && !c.TLS.AllowPlaintext {
+		bad("Listen", "%s is not loopback and there is no TLS: give TLS.CertFile and TLS.KeyFile, or say TLS.AllowPlaintext", c.Listen)
+	}
+}
+
+// advertised derives what peers dial from the two addresses and, once it is open, the listener's.
+func advertised(listen, advertise string, bound net.Addr) (string, error) {
+	lhost, lport, err := splitAddr(listen)
+	if err != nil {
+		return "", &FieldError{Field: "Listen", Reason: err.Error()}
+	}
+	if tcp, ok := bound.(*net.TCPAddr); ok {
+		lport = tcp.Port
+	}
+	if advertise == "" {
+		if unspecified(lhost) {
+			return "", &FieldError{Field: "Advertise", Reason: fmt.Sprintf(
+				"required, since Listen %s is a wildcard that nobody can dial; give the host name or address of this machine, as host:port", listen)}
+		}
+		return net.JoinHostPort(lhost, strconv.Itoa(lport)), nil
+	}
+	ahost, aport, err := splitAddr(advertise)
+	switch {
+	case err != nil:
+		return "", &FieldError{Field: "Advertise", Reason: err.Error()}
+	case unspecified(ahost):
+		return "", &FieldError{Field: "Advertise", Reason: advertise + ": a wildcard; give an address that peers can dial"}
+	case aport == 0:
+		aport = lport
+	}
+	return net.JoinHostPort(ahost, strconv.Itoa(aport)), nil
+}
+
+func splitAddr(addr string) (host string, port int, err error) {
+	host, p, err := net.SplitHostPort(addr)
+	if err != nil {
+		return "", 0, fmt.Errorf("%q: want host:port", addr)
+	}
+	n, err := strconv.ParseUint(p, 10, 16)
+	if err != nil {
+		return "", 0, fmt.Errorf("%q: port %q is not 0 to 65535", addr, p)
+	}
+	return host, int(n), nil
+}
+
+func unspecified(host string) bool {
+	if host == "" {
+		return true
+	}
+	ip := net.ParseIP(strings.Trim(host, "[]"))
+	return ip != nil && ip.IsUnspecified()
+}
+
+func loopback(host string) bool {
+	ip := net.ParseIP(host)
+	return strings.EqualFold(host, "localhost") || ip != nil && ip.IsLoopback()
+}
