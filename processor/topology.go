@@ -100,12 +100,12 @@ func (t *Topology) AddSource(name string, opts SourceOptions, topics ...string) 
 	if len(topics) == 0 {
 		t.fail("source", name, "needs at least one topic")
 	}
-	for _, topic := range topics {
+	for i, topic := range topics {
 		if reason := badTopic(topic); reason != "" {
 			t.fail("source", name, reason)
-			continue
-		}
-		if other := t.sourceOf(topic); other != nil {
+		} else if slices.Contains(topics[:i], topic) {
+			t.fail("source", name, fmt.Sprintf("topic %q is named twice", topic))
+		} else if other := t.sourceOf(topic); other != nil {
 			t.fail("source", name, fmt.Sprintf("topic %q is read by source %q already", topic, other.name))
 		}
 	}

@@ -100,7 +100,7 @@ func parseMember(b []byte, name string) (x float64, rest []byte, err error) {
 	}
 	if x, err = parseNumber(rest[:end]); err != nil {
 		// Not wrapped: it is the state that cannot be read, not the record.
-		return 0, nil, fmt.Errorf("stored statistics: %s%q is no number", name, rest[:end])
+		return 0, nil, fmt.Errorf("stored statistics: %s is followed by no number", name)
 	}
 	return x, rest[end:], nil
 }
