@@ -237,7 +237,17 @@ func (c Config) Thread(t Thread) ([]kgo.Opt, error) {
 		kgo.FetchMaxPartitionBytes(int32(min(c.FetchBytes/concurrentFetches, 1<<20))),
 		kgo.MaxConcurrentFetches(concurrentFetches),
 		kgo.RecheckPreferredReplicaInterval(30*time.Minute),
+	)
+	opts = append(opts, c.produce(t, compression)...)
+	if t.TransactionalID != "" {
+		opts = append(opts, kgo.TransactionalID(t.TransactionalID), kgo.TransactionTimeout(t.TransactionTimeout))
+	}
+	return opts, nil
+}
 
+// produce is what every producer has.
+func (c Config) produce(t Thread, compression kgo.CompressionCodec) []kgo.Opt {
+	return []kgo.Opt{
 		kgo.RequiredAcks(kgo.AllISRAcks()),
 		kgo.MaxProduceRequestsInflightPerBroker(1), // the only legal value with idempotence: kgo pipelines by itself
 		kgo.ProducerBatchCompression(compression, kgo.NoCompression()),
@@ -252,11 +262,7 @@ func (c Config) Thread(t Thread) ([]kgo.Opt, error) {
 		kgo.ConcurrentTransactionsBackoff(5*time.Millisecond), // the markers of the last transaction take about this long
 		kgo.StopProducerOnDataLossDetected(),
 		kgo.RecordPartitioner(partitioner{manual: t.ManualPartition, byKey: kgo.StickyKeyPartitioner(nil), given: kgo.ManualPartitioner()}),
-	)
-	if t.TransactionalID != "" {
-		opts = append(opts, kgo.TransactionalID(t.TransactionalID), kgo.TransactionTimeout(t.TransactionTimeout))
 	}
-	return opts, nil
 }
 
 // partitioner leaves changelog records where their task says and puts everything else where Kafka's default

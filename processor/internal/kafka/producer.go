@@ -1,0 +1,34 @@
+package kafka
+
+import (
+	"errors"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+// Member returns the options of a stream thread's consumer when its producer is a client of its own: [Config.Thread]
+// without a transactional id, and with control records kept, so that the offset after a transaction's end is known.
+func (c Config) Member(t Thread) ([]kgo.Opt, error) {
+	t.TransactionalID = ""
+	opts, err := c.Thread(t)
+	if err != nil {
+		return nil, err
+	}
+	return append(opts, kgo.KeepControlRecords()), nil
+}
+
+// Producer returns the options of a stream thread's producer when it is a client of its own. A producer that must be
+// given up (an unknown outcome, a fence) is then replaced without leaving the group. Group, Balancer and Topics of t are
+// not used.
+func (c Config) Producer(t Thread) ([]kgo.Opt, error) {
+	c, t = c.withDefaults(), t.withDefaults()
+	compression, err := codec(c.Compression)
+	if err := errors.Join(c.Validate(), err); err != nil {
+		return nil, err
+	}
+	opts := append(c.Opts(), c.produce(t, compression)...)
+	if t.TransactionalID != "" {
+		opts = append(opts, kgo.TransactionalID(t.TransactionalID), kgo.TransactionTimeout(t.TransactionTimeout))
+	}
+	return opts, nil
+}
