@@ -256,10 +256,10 @@ func (c Config) produce(t Thread, compression kgo.CompressionCodec) []kgo.Opt {
 		kgo.MaxBufferedBytes(int(c.ProduceBytes)),
 		kgo.ProducerLinger(t.Linger),
 		kgo.ProduceRequestTimeout(min(c.RequestTimeout, t.TransactionTimeout)),
-		kgo.RecordRetries(math.MaxInt),                        // an abort ends a record, not a count
-		kgo.RecordDeliveryTimeout(0),                          // as upstream under exactly once: no limit of its own
-		kgo.UnknownTopicRetries(4),                            // topics are verified before anything is produced
-		kgo.ConcurrentTransactionsBackoff(5*time.Millisecond), // the markers of the last transaction take about this long
+		kgo.RecordRetries(math.MaxInt),                          // an abort ends a record, not a count
+		kgo.RecordDeliveryTimeout(0),                            // as upstream under exactly once: no limit of its own
+		kgo.UnknownTopicRetries(4),                              // topics are verified before anything is produced
+		kgo.ConcurrentTransactionsBackoff(5 * time.Millisecond), // the markers of the last transaction take about this long
 		kgo.StopProducerOnDataLossDetected(),
 		kgo.RecordPartitioner(partitioner{manual: t.ManualPartition, byKey: kgo.StickyKeyPartitioner(nil), given: kgo.ManualPartitioner()}),
 	}
