@@ -1,0 +1,14 @@
+// Package assignor decides which member of the group runs which task. It is pure: [Assign] reads nothing but its
+// arguments and gives the same answer to the same members in any order. No clock, no network, no Kafka.
+//
+// What it promises, for every shape and every set of members:
+//
+//   - each task of the shape is active on exactly one member;
+//   - loads are even: no process and no member could be relieved by moving one task to another (for tasks of equal
+//     weight and threads of equal capacity: counts differ by one at most), stateful tasks by themselves too;
+//   - nothing moves without need: asked again about the placement it made, it returns that placement;
+//   - a task that must move goes where its state already is, if that process has room.
+//
+// The shape and the sticky, state-aware placement follow upstream's StreamsPartitionAssignor and HighAvailabilityTaskAssignor
+// (KIP-441) in purpose, not in mechanism.
+package assignor

@@ -1,0 +1,161 @@
+package group
+
+import (
+	"log/slog"
+	"slices"
+
+	"github.com/statemesh/statemesh/router"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+// leader places the tasks of one generation.
+type leader struct {
+	b       *Balancer
+	members []joined
+	info    kgo.BalanceInfo
+}
+
+var (
+	_ kgo.GroupMemberBalancerOrError = (*leader)(nil)
+	_ kgo.GroupMemberBalancerInfo    = (*leader)(nil)
+)
+
+// SetBalanceInfo keeps the generation for the log.
+func (l *leader) SetBalanceInfo(info kgo.BalanceInfo) { l.info = info }
+
+// Balance is what kgo would call if it did not know BalanceOrError.
+func (l *leader) Balance(topics map[string]int32) kgo.IntoSyncAssignment {
+	plan, err := l.BalanceOrError(topics)
+	if err != nil {
+		return nil
+	}
+	return plan
+}
+
+// BalanceOrError makes the plan. The only error is *SizeError: the broker could not store the group.
+func (l *leader) BalanceOrError(topics map[string]int32) (kgo.IntoSyncAssignment, error) {
+	b := l.b
+	log := b.log.With("generation", l.info.Generation)
+	l.checkTopics(log, topics)
+	reported := router.Epoch(0)
+	for i := range l.members {
+		m := &l.members[i]
+		reported = max(reported, m.member.Epoch)
+		for _, p := range m.problems {
+			log.Error("objection to a member", "member", m.id, "process", m.member.ProcessID,
+				"endpoint", m.member.Endpoint, "problem", p.Kind.String(), "detail", p.Detail, "tasks_refused", p.Kind.Refuses())
+		}
+	}
+	epoch := b.cfg.Observer.next(b.cfg.Now(), reported)
+	assignments := decide(b.ix, l.members, epoch, b.cfg.Observer.known())
+	plan, size := l.encode(assignments)
+	budget := l.heldBudget(size)
+	for m := range assignments {
+		assignments[m].HeldBudget = budget
+	}
+	if plan, size = l.encode(assignments); size.Total() > SizeLimit {
+		shrink(assignments)
+		plan, size = l.encode(assignments)
+	}
+	b.cfg.Observer.met.bytes.Set(float64(size.Total()))
+	log.Info("tasks placed", "epoch", epoch, "members", size.Members, "tasks", size.Tasks, "bytes", size.Total(),
+		"bytes_limit", SizeLimit, "members_possible", size.MembersPossible())
+	switch {
+	case size.Total() > SizeMax:
+		err := &SizeError{Members: size.Members, Tasks: size.Tasks, Bytes: size.Total(), Max: SizeMax}
+		log.Error("tasks not placed", "error", err)
+		return nil, err
+	case size.Total() > SizeLimit:
+		log.Error("group metadata near the broker's limit: start fewer threads",
+			"bytes", size.Total(), "bytes_limit", SizeLimit, "bytes_max", SizeMax)
+	}
+	b.cfg.Observer.plan(l.view(assignments, epoch))
+	return plan, nil
+}
+
+// checkTopics says when the cluster's topics are not what the shape was made of: partitions that grew since are read by
+// nobody until the instances restart.
+func (l *leader) checkTopics(log *slog.Logger, topics map[string]int32) {
+	want := make(map[string]int32)
+	for in := range l.b.ix.byPartition {
+		want[in.Topic] = max(want[in.Topic], int32(in.Partition)+1)
+	}
+	for topic, n := range topics {
+		if want[topic] != n {
+			log.Error("partition count differs from the topology's", "topic", topic, "have", n, "want", want[topic])
+		}
+	}
+}
+
+// encode makes the plan as it goes to the broker, and measures it.
+func (l *leader) encode(assignments []Assignment) (syncPlan, Size) {
+	ix := l.b.ix
+	size := Size{Members: len(l.members), Tasks: len(ix.shape.Tasks)}
+	for t := range ix.shape.Tasks {
+		size.perTask += taskBytes(len(ix.inputs(int32(t))))
+	}
+	plan := make(syncPlan, 0, len(l.members))
+	for m := range l.members {
+		wire := kmsg.NewConsumerMemberAssignment()
+		partitions := ix.partitions(assignments[m].Active)
+		for _, topic := range ix.topics { // sorted
+			if ps, ok := partitions[topic]; ok {
+				t := kmsg.NewConsumerMemberAssignmentTopic()
+				t.Topic, t.Partitions = topic, ps
+				wire.Topics = append(wire.Topics, t)
+			}
+		}
+		wire.UserData = assignments[m].AppendTo(nil)
+		sync := kmsg.NewSyncGroupRequestGroupAssignment()
+		sync.MemberID = l.members[m].id
+		sync.MemberAssignment = wire.AppendTo(nil)
+		plan = append(plan, sync)
+		size.Metadata += l.members[m].bytes
+		size.Assignments += len(sync.MemberAssignment)
+		size.Overhead += memberOverhead(sync.MemberID)
+	}
+	return plan, size
+}
+
+// heldBudget is what each process may spend on held state at its next join: half of what the limit leaves, shared.
+func (l *leader) heldBudget(size Size) int {
+	processes := make(map[string]bool)
+	held := 0
+	for m := range l.members {
+		processes[l.members[m].member.ProcessID] = true
+		for _, h := range l.members[m].member.Held {
+			held += heldBytes(h)
+		}
+	}
+	return min(max(SizeLimit-size.Total()+held, 0)/2/max(len(processes), 1), maxHeldBudget)
+}
+
+// shrink leaves out what a group too big can do without: first what members report of held state (from their next join
+// on), then warm-ups and standbys, then what is only advice.
+func shrink(assignments []Assignment) {
+	for m := range assignments {
+		a := &assignments[m]
+		a.HeldBudget = 0
+		a.Standby = nil
+		a.Incoming = nil
+		for i := range a.Problems {
+			a.Problems[i].Detail = ""
+		}
+	}
+}
+
+// view is the plan as a map.
+func (l *leader) view(assignments []Assignment, epoch router.Epoch) View {
+	v := View{Epoch: epoch, Members: make([]ViewMember, len(l.members))}
+	for m := range l.members {
+		v.Members[m] = ViewMember{ID: l.members[m].id, Member: l.members[m].member, Assignment: assignments[m].clone()}
+	}
+	return v
+}
+
+// syncPlan is a kgo.IntoSyncAssignment, sorted by member.
+type syncPlan []kmsg.SyncGroupRequestGroupAssignment
+
+// IntoSyncAssignment returns what the leader sends.
+func (p syncPlan) IntoSyncAssignment() []kmsg.SyncGroupRequestGroupAssignment { return slices.Clone(p) }

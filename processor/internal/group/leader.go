@@ -1,0 +1,329 @@
+package group
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/statemesh/statemesh/processor/internal/assignor"
+	"github.com/statemesh/statemesh/router"
+	"github.com/statemesh/statemesh/store"
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+// joined is one member of the generation being placed, as the leader reads it.
+type joined struct {
+	id       string
+	bytes    int // of its join metadata
+	meta     kmsg.ConsumerMemberMetadata
+	member   Member // the zero Member when it could not be read
+	problems []Problem
+}
+
+func (j *joined) refused() bool {
+	return slices.ContainsFunc(j.problems, func(p Problem) bool { return p.Kind.Refuses() })
+}
+
+func (j *joined) complain(kind ProblemKind, format string, args ...any) {
+	j.problems = append(j.problems, Problem{Kind: kind, Detail: fmt.Sprintf(format, args...)})
+}
+
+// readMembers decodes what the members sent. Whatever cannot be read becomes a problem of its member and leaves the
+// others alone. A member id listed twice counts once.
+func readMembers(members []kmsg.JoinGroupResponseMember, ix *index) []joined {
+	list := make([]joined, 0, len(members))
+	seen := make(map[string]bool, len(members))
+	for i := range members {
+		m := &members[i]
+		if seen[m.MemberID] {
+			continue
+		}
+		seen[m.MemberID] = true
+		j := joined{id: m.MemberID, bytes: len(m.ProtocolMetadata)}
+		if err := j.meta.ReadFrom(m.ProtocolMetadata); err != nil {
+			j.meta = kmsg.NewConsumerMemberMetadata() // half of it may be filled in
+			j.complain(UnreadableMember, "%v", err)
+		} else if user, err := DecodeMember(j.meta.UserData); err != nil {
+			j.complain(UnreadableMember, "%s", errText(err))
+		} else {
+			j.member = user
+			j.check(ix)
+		}
+		list = append(list, j)
+	}
+	slices.SortFunc(list, func(a, b joined) int { return strings.Compare(a.id, b.id) })
+	checkProcesses(list)
+	return list
+}
+
+func (j *joined) check(ix *index) {
+	if j.member.ProcessID == "" {
+		j.complain(UnreadableMember, "no process id")
+	}
+	if j.member.ShapeHash != ix.hash {
+		j.complain(OtherTopology, "it has %016x, the leader %016x", j.member.ShapeHash, ix.hash)
+	}
+	if err := checkEndpoint(j.member.Endpoint); err != nil {
+		j.complain(BadEndpoint, "%v", err)
+	}
+}
+
+// checkEndpoint refuses what no peer can dial (CF-01).
+func checkEndpoint(endpoint string) error {
+	host, port, err := net.SplitHostPort(endpoint)
+	if err != nil || host == "" || port == "" || port == "0" {
+		return fmt.Errorf("%q: want host:port", endpoint)
+	}
+	if ip, err := netip.ParseAddr(host); err == nil && ip.IsUnspecified() {
+		return fmt.Errorf("%q: an unspecified address", endpoint)
+	}
+	return nil
+}
+
+// checkProcesses finds process ids and endpoints that two processes use. Of two processes with one id, the one that runs
+// more goes on.
+func checkProcesses(list []joined) {
+	owned := make(map[[2]string]int) // by process id and incarnation
+	first := make(map[string]*joined)
+	for i := range list {
+		j := &list[i]
+		if j.refused() {
+			continue
+		}
+		k := [2]string{j.member.ProcessID, j.member.Incarnation}
+		owned[k]++ // a thread counts, too: more than nothing
+		for _, t := range j.meta.OwnedPartitions {
+			owned[k] += len(t.Partitions)
+		}
+		at := first[j.member.ProcessID]
+		if at == nil {
+			first[j.member.ProcessID] = j
+		}
+	}
+	best := make(map[string]string) // process id -> incarnation
+	for k, n := range owned {
+		have, ok := best[k[0]]
+		if m := owned[[2]string{k[0], have}]; !ok || n > m || n == m && k[1] < have {
+			best[k[0]] = k[1]
+		}
+	}
+	byEndpoint := make(map[string]*joined)
+	for i := range list {
+		j := &list[i]
+		if j.refused() {
+			continue
+		}
+		if in := best[j.member.ProcessID]; in != j.member.Incarnation {
+			j.complain(DuplicateProcess, "%s is also incarnation %s", j.member.ProcessID, in)
+			continue
+		}
+		other, ok := byEndpoint[j.member.Endpoint]
+		switch {
+		case !ok:
+			byEndpoint[j.member.Endpoint] = j
+		case other.member.ProcessID != j.member.ProcessID:
+			j.complain(DuplicateEndpoint, "%s is also that of process %s", j.member.Endpoint, other.member.ProcessID)
+			if len(other.problems) == 0 {
+				other.complain(DuplicateEndpoint, "%s is also that of process %s", j.member.Endpoint, j.member.ProcessID)
+			}
+		}
+	}
+}
+
+// claims is who says that it runs what.
+type claims struct {
+	// owner of a task: the member that claims most of it in the newest generation; none when nobody does.
+	owner []int32
+	// by task: the members that claim some of it, and those that claim all of it in the newest generation. Usually one.
+	any, all [][]int32
+}
+
+const nobody = int32(-1)
+
+// readClaims weighs what the members say they own. A claim counts against older claims of the same partition only: a
+// member that missed generations still claims what others run by now (RB-08, KIP-792). Partitions that the shape does
+// not have are passed over.
+func readClaims(list []joined, ix *index) claims {
+	newest := make(map[store.TopicPartition]int32)
+	each := func(fn func(m int32, in store.TopicPartition, t int32)) {
+		for m := range list {
+			seen := make(map[store.TopicPartition]bool)
+			for _, topic := range list[m].meta.OwnedPartitions {
+				for _, p := range topic.Partitions {
+					in := store.TopicPartition{Topic: topic.Topic, Partition: store.Partition(p)}
+					if t, ok := ix.byPartition[in]; ok && !seen[in] {
+						seen[in] = true
+						fn(int32(m), in, t)
+					}
+				}
+			}
+		}
+	}
+	each(func(m int32, in store.TopicPartition, _ int32) {
+		if g, ok := newest[in]; !ok || list[m].meta.Generation > g {
+			newest[in] = list[m].meta.Generation
+		}
+	})
+	n := len(ix.shape.Tasks)
+	c := claims{owner: make([]int32, n), any: make([][]int32, n), all: make([][]int32, n)}
+	fresh := make([]int, n) // partitions that the member in hand claims in the newest generation
+	most := make([]int, n)  // and the most that any has
+	for t := range c.owner {
+		c.owner[t] = nobody
+	}
+	var touched []int32
+	flush := func(m int32) {
+		for _, t := range touched {
+			if fresh[t] > most[t] {
+				most[t], c.owner[t] = fresh[t], m
+			}
+			if fresh[t] == len(ix.inputs(t)) {
+				c.all[t] = append(c.all[t], m)
+			}
+			fresh[t] = 0
+		}
+		touched = touched[:0]
+	}
+	last := nobody
+	each(func(m int32, in store.TopicPartition, t int32) {
+		if m != last {
+			flush(last)
+			last = m
+		}
+		if k := len(c.any[t]); k == 0 || c.any[t][k-1] != m {
+			c.any[t] = append(c.any[t], m)
+			touched = append(touched, t)
+		}
+		if list[m].meta.Generation == newest[in] {
+			fresh[t]++
+		}
+	})
+	flush(last)
+	return c
+}
+
+// decide places the tasks and says what each member is told. It is pure: known are the maps the leader knows, newest
+// first, for the owners that vanished.
+func decide(ix *index, list []joined, epoch router.Epoch, known []View) []Assignment {
+	c := readClaims(list, ix)
+	out := make([]Assignment, len(list))
+	for m := range list {
+		out[m] = Assignment{Epoch: epoch, Tasks: len(ix.shape.Tasks), Problems: list[m].problems, Fence: list[m].member.Fencing}
+	}
+	target := place(ix, list, &c)
+	fences := newFences(list, known)
+	for t, to := range target {
+		if to == nobody {
+			continue
+		}
+		id := ix.shape.Tasks[t].ID
+		switch {
+		case slices.Contains(c.all[t], to):
+			out[to].Active = append(out[to].Active, id)
+		case len(c.any[t]) == 0 || len(c.any[t]) == 1 && c.any[t][0] == to:
+			out[to].Active = append(out[to].Active, id)
+			out[to].Fence = append(out[to].Fence, fences.of(id)...)
+		default: // somebody may still run it: first it lets go, then it goes there, all of it
+			out[to].Incoming = append(out[to].Incoming, id)
+			from := c.owner[t]
+			out[from].Releasing = append(out[from].Releasing, Release{Task: id, To: list[to].member.ProcessID})
+		}
+	}
+	for m := range out {
+		out[m].Fence = tidyTexts(out[m].Fence, list[m].member.TransactionalID)
+	}
+	return out
+}
+
+// place asks the assignor; the result is the member of each task, nobody when no member may have any.
+func place(ix *index, list []joined, c *claims) []int32 {
+	members := make([]assignor.Member, 0, len(list))
+	at := make([]int32, 0, len(list))
+	slot := make([]int32, len(list))
+	for m := range list {
+		slot[m] = nobody
+		if list[m].refused() {
+			continue
+		}
+		slot[m] = int32(len(members))
+		at = append(at, int32(m))
+		members = append(members, assignor.Member{
+			ID: list[m].id, Process: list[m].member.ProcessID, Rack: list[m].member.Rack,
+			Capacity: list[m].member.Capacity, Held: list[m].member.Held,
+		})
+	}
+	for t, m := range c.owner {
+		if m != nobody && slot[m] != nobody {
+			members[slot[m]].Owned = append(members[slot[m]].Owned, ix.shape.Tasks[t].ID)
+		}
+	}
+	for id, m := range promises(list) {
+		if slot[m] != nobody {
+			members[slot[m]].Expected = append(members[slot[m]].Expected, id)
+		}
+	}
+	target := make([]int32, len(ix.shape.Tasks))
+	for t := range target {
+		target[t] = nobody
+	}
+	for i, p := range assignor.Assign(ix.shape, members).Members {
+		for _, id := range p.Active {
+			target[ix.byID[id]] = at[i]
+		}
+	}
+	return target
+}
+
+// promises says whom the newest assignment promised a task to.
+func promises(list []joined) map[store.TaskID]int32 {
+	to := make(map[store.TaskID]int32)
+	for m := range list {
+		for _, id := range list[m].member.Incoming {
+			if have, ok := to[id]; !ok || list[m].member.Last > list[have].member.Last {
+				to[id] = int32(m)
+			}
+		}
+	}
+	return to
+}
+
+// fences knows the transactional ids of owners that are gone.
+type fences struct {
+	gone map[store.TaskID][]string
+}
+
+func newFences(list []joined, known []View) fences {
+	here := make(map[string]bool, len(list))
+	for m := range list {
+		here[list[m].member.TransactionalID] = true
+	}
+	f := fences{gone: make(map[store.TaskID][]string)}
+	for _, v := range known {
+		for i := range v.Members {
+			m := &v.Members[i]
+			ids := slices.Clone(m.Assignment.Fence) // it may not have come to it
+			if tx := m.Member.TransactionalID; tx != "" && !here[tx] {
+				ids = append(ids, tx)
+			}
+			if len(ids) == 0 {
+				continue
+			}
+			for id := range m.holds {
+				f.gone[id] = append(f.gone[id], ids...)
+			}
+		}
+	}
+	return f
+}
+
+func (f *fences) of(id store.TaskID) []string { return f.gone[id] }
+
+// tidyTexts sorts a list, each once, without own and without empty ones.
+func tidyTexts(list []string, own string) []string {
+	list = slices.Clone(list)
+	slices.Sort(list)
+	list = slices.Compact(list)
+	return slices.DeleteFunc(list, func(s string) bool { return s == "" || s == own })
+}
