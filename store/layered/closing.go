@@ -1,0 +1,69 @@
+package layered
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// closeTask moves what is recent of t within ctx and releases the copy. A move that is on its way when ctx ends is not
+// left behind: who runs it releases the copy, and nobody can open it before.
+func (s *Stores) closeTask(ctx context.Context, t *Task) error {
+	err := s.move(ctx, []*Task{t})
+	t.pub.Lock()
+	t.publish(nil)
+	free := false
+	select {
+	case t.moving <- struct{}{}:
+		free = true
+	default:
+	}
+	t.closing = true
+	t.pub.Unlock()
+	if free {
+		s.endMove(t)
+	}
+	if err != nil {
+		return fmt.Errorf("task %s: close: what is recent stays in the changelog only: %w", t.id, err)
+	}
+	return nil
+}
+
+// endMove gives back the right to move, and releases a task that was closed meanwhile.
+func (s *Stores) endMove(t *Task) {
+	t.pub.Lock()
+	last := t.closing
+	t.closing = false
+	t.moving.give() // with pub, so that Close either gets the right or leaves the rest to who has it
+	t.pub.Unlock()
+	if !last {
+		return
+	}
+	s.mu.Lock()
+	delete(s.tasks, t.id)
+	s.mu.Unlock()
+	s.open.Add(-1)
+	close(t.gone)
+}
+
+// wipe drops the key spaces of t and begins new ones.
+func (s *Stores) wipe(ctx context.Context, t *Task) error {
+	if err := t.moving.take(ctx); err != nil {
+		return fmt.Errorf("task %s: wipe: %w", t.id, err)
+	}
+	defer s.endMove(t)
+	t.turn.Lock()
+	defer t.turn.Unlock()
+	for _, use := range t.engines {
+		if err := use.Drop(ctx, use.space); err != nil {
+			return fmt.Errorf("task %s: wipe: %w", t.id, err)
+		}
+	}
+	if err := t.load(ctx); err != nil {
+		return fmt.Errorf("task %s: wipe: %w", t.id, err)
+	}
+	t.pub.Lock()
+	defer t.pub.Unlock()
+	t.urgent, t.dirtySince, t.retryAt = false, time.Time{}, time.Time{}
+	return nil
+}

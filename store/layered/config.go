@@ -1,0 +1,89 @@
+package layered
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// Config of an instance's stores.
+type Config struct {
+	// Dir is the application's state directory (<state.dir>/<application.id>), locked while open. Required.
+	Dir string
+	// MoveBytes is how many bytes of recent commits a task may hold before they move to the engine. Default 16 MiB: so
+	// much of a task's hot keys is then read and written in memory. RecentBytes lowers it when there are many tasks.
+	MoveBytes int64
+	// MoveInterval is how long a recent commit may wait before it moves. Default 5s: a restart after a crash replays at
+	// most this much of the changelog, and deduplicating over many commits is what makes moves cheap.
+	MoveInterval time.Duration
+	// RecentBytes bounds the recent commits of all open tasks together. Default 64 MiB. A writer that is faster than the
+	// engine waits for it at four times its share.
+	RecentBytes int64
+	// MaxRecordBytes bounds key and value together of a record in a logged store. Default 1,000,000: a broker takes
+	// 1,048,588 bytes unless told otherwise (message.max.bytes) and a batch has a header. A store's max.message.bytes in
+	// ChangelogConfig takes its place.
+	MaxRecordBytes int64
+	// Databases is among how many databases new copies are spread. Default 1, at most GOMAXPROCS: each has memory and
+	// goroutines of its own. Copies stay where they were begun.
+	Databases int
+	// MemTableBytes is the size of a memtable of a database, of which there are up to 3 each in memory. Default 8 MiB.
+	// A record may have at most about a tenth of it.
+	MemTableBytes int64
+	// MinFreeBytes of disk space must remain, or the databases take no more moves. Default 128 MiB: the databases map
+	// their files, and a process that writes to a mapped page for which there is no space is killed.
+	MinFreeBytes int64
+	// DropWait is how long the reclaiming of a dropped copy waits for its readers. Default 10s.
+	DropWait time.Duration
+	// Registerer takes the metrics; nil for none.
+	Registerer prometheus.Registerer
+	Logger     *slog.Logger
+}
+
+func (c Config) withDefaults() Config {
+	def(&c.MoveBytes, 16<<20)
+	def(&c.MoveInterval, 5*time.Second)
+	def(&c.RecentBytes, 64<<20)
+	def(&c.MaxRecordBytes, 1_000_000)
+	def(&c.Databases, 1)
+	def(&c.MemTableBytes, 8<<20)
+	def(&c.MinFreeBytes, 128<<20)
+	def(&c.DropWait, 10*time.Second)
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	return c
+}
+
+func (c Config) validate() error {
+	var errs []error
+	if c.Dir == "" {
+		errs = append(errs, errors.New("state directory: not set"))
+	}
+	for _, f := range []struct {
+		name  string
+		value int64
+	}{
+		{"MoveBytes", c.MoveBytes}, {"MoveInterval", int64(c.MoveInterval)}, {"RecentBytes", c.RecentBytes},
+		{"MaxRecordBytes", c.MaxRecordBytes}, {"MemTableBytes", c.MemTableBytes}, {"MinFreeBytes", c.MinFreeBytes},
+		{"DropWait", int64(c.DropWait)}, {"Databases", int64(c.Databases)},
+	} {
+		if f.value < 0 {
+			errs = append(errs, fmt.Errorf("%s: %d is negative", f.name, f.value))
+		}
+	}
+	if procs := runtime.GOMAXPROCS(0); c.Databases > procs {
+		errs = append(errs, fmt.Errorf("Databases: %d is above GOMAXPROCS, %d", c.Databases, procs))
+	}
+	return errors.Join(errs...)
+}
+
+func def[T comparable](p *T, value T) {
+	var zero T
+	if *p == zero {
+		*p = value
+	}
+}

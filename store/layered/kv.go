@@ -1,0 +1,189 @@
+package layered
+
+import (
+	"errors"
+
+	"github.com/statemesh/statemesh/store"
+)
+
+// part is one store of a task as its writer sees it.
+type part struct {
+	*placed
+	task   *Task
+	number int // in the task
+	limits []limit
+
+	// active takes the writes. Changed under the task's turn and pub.
+	active *table
+	// written are the entries with a version in the overlay, each once. Writer only.
+	written []*entry
+}
+
+var _ store.KeyValue = (*part)(nil)
+
+// limit bounds key and value of a record together, in bytes.
+type limit struct {
+	bytes   int64
+	setting string
+}
+
+// Get returns the value of key, or store.ErrNotFound.
+func (p *part) Get(key []byte) (store.Value, error) {
+	if err := p.check(key); err != nil {
+		return store.Value{}, err
+	}
+	transient, err := p.task.use()
+	if err != nil {
+		return store.Value{}, err
+	}
+	v, err := p.get(key)
+	if transient {
+		p.task.end()
+	}
+	return v, err
+}
+
+// Put sets key; nil Data deletes.
+func (p *part) Put(key []byte, v store.Value) error {
+	if err := p.admit(key, v.Data); err != nil {
+		return err
+	}
+	if err := p.task.begin(); err != nil {
+		return err
+	}
+	p.set(key, v.Data, v.Timestamp, fromProcessor)
+	return nil
+}
+
+// PutIfAbsent sets key when it has no value.
+func (p *part) PutIfAbsent(key []byte, v store.Value) (store.Value, bool, error) {
+	if err := p.admit(key, v.Data); err != nil {
+		return store.Value{}, false, err
+	}
+	old, err := p.Get(key)
+	switch {
+	case err == nil:
+		return old, true, nil
+	case !errors.Is(err, store.ErrNotFound):
+		return store.Value{}, false, err
+	case v.Data == nil: // deleting what is not there changes nothing
+		return store.Value{}, false, nil
+	default:
+		return store.Value{}, false, p.Put(key, v)
+	}
+}
+
+// Delete removes key and returns what was there; where nothing was it writes nothing. The change bears the timestamp of
+// the value it removes, 0 in a plain store: a caller with a better one puts a nil value.
+func (p *part) Delete(key []byte) (store.Value, bool, error) {
+	old, err := p.Get(key)
+	if errors.Is(err, store.ErrNotFound) {
+		return store.Value{}, false, nil
+	} else if err != nil {
+		return store.Value{}, false, err
+	}
+	if err := p.Put(key, store.Value{Timestamp: max(old.Timestamp, 0)}); err != nil {
+		return store.Value{}, false, err
+	}
+	return old, true, nil
+}
+
+// Scan opens an ordered read of what the writer sees now.
+func (p *part) Scan(s store.Scan) (store.Iterator, error) {
+	sp, err := spanOf(s)
+	if err != nil {
+		return nil, err
+	}
+	transient, err := p.task.use()
+	if err != nil {
+		return nil, err
+	}
+	if transient {
+		defer p.task.end()
+	}
+	return p.scan(sp)
+}
+
+// ApproximateCount counts the keys; see counter.
+func (p *part) ApproximateCount() (int64, error) {
+	transient, err := p.task.use()
+	if err != nil {
+		return 0, err
+	}
+	if transient {
+		defer p.task.end()
+	}
+	return p.counts.estimate(0, func() (store.Iterator, error) { return p.scan(span{}) })
+}
+
+// get reads as the writer: its overlay, then what is published. The turn is held.
+func (p *part) get(key []byte) (store.Value, error) {
+	hash := p.active.hash(key)
+	if e := p.active.find(key, hash); e != nil {
+		if v := e.head.Load(); v != nil {
+			return v.value(p.spec.Kind)
+		}
+	}
+	return p.task.base.get(p.number, 1, key, hash)
+}
+
+// origin says where a write comes from.
+type origin uint8
+
+const (
+	fromProcessor origin = iota
+	fromChangelog
+)
+
+// set writes to the overlay. The turn is held.
+func (p *part) set(key, data []byte, timestamp int64, from origin) {
+	t := p.task
+	before := p.active.bytes.Load()
+	e, first := p.active.put(key, p.active.hash(key), data, timestamp, t.marks)
+	e.head.Load().restored = from == fromChangelog
+	if first {
+		p.written = append(p.written, e)
+		t.uncommitted += int64(len(key)+len(data)) + entryCost
+	} else {
+		t.uncommitted += p.active.bytes.Load() - before
+	}
+}
+
+// scan opens an iterator over the overlay and what is published. The turn is held. What is written from now on is newer
+// than the iterator.
+func (p *part) scan(sp span) (store.Iterator, error) {
+	t := p.task
+	pin := t.pinScan()
+	m := &merge{kind: p.spec.Kind, sp: sp, tick: pin.tick}
+	m.add(p.active.sortedNow(int(p.active.count.Load())))
+	for _, l := range t.base.stores[p.number].layers[1:] {
+		m.add(l.table.sortedNow(l.count))
+	}
+	return t.stores.iterate(m, t.base, p.number, iteratorEnd{task: t, pin: pin})
+}
+
+// check refuses what cannot be a key.
+func (p *placed) check(key []byte) error {
+	if len(key) == 0 {
+		return &store.InvalidKeyError{Store: p.spec.Name, Reason: "empty"}
+	}
+	return nil
+}
+
+// admit refuses what the changelog or the engine would not take.
+func (p *part) admit(key, data []byte) error {
+	if err := p.check(key); err != nil {
+		return err
+	}
+	size := int64(len(key) + len(data))
+	for _, l := range p.limits {
+		if size <= l.bytes {
+			continue
+		}
+		if int64(len(key)) > l.bytes {
+			return &store.TooLargeError{Store: p.spec.Name, What: "key", Size: int64(len(key)), Limit: l.bytes, Setting: l.setting}
+		}
+		return &store.TooLargeError{Store: p.spec.Name, What: "record", Size: size, Limit: l.bytes, Setting: l.setting}
+	}
+	return nil
+}

@@ -1,0 +1,183 @@
+package layered
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/statemesh/statemesh/store"
+	"github.com/statemesh/statemesh/store/engine"
+)
+
+// newTask checks specs and lays out a task without data.
+func (s *Stores) newTask(id store.TaskID, specs []store.Spec) (*Task, error) {
+	t := &Task{
+		id: id, stores: s, specs: slices.Clone(specs), moving: newTurn(), gone: make(chan struct{}),
+		byName: make(map[store.Name]*part, len(specs)), scans: make(map[*scanPin]struct{}),
+	}
+	for _, spec := range specs {
+		if spec.Name == "" {
+			return nil, fmt.Errorf("task %s: a store without a name", id)
+		}
+		if spec.Kind != store.KindKeyValue && spec.Kind != store.KindTimestampedKeyValue {
+			return nil, &store.WrongKindError{Store: spec.Name, Kind: spec.Kind, Query: "anything: this version does not have the kind"}
+		}
+		if _, ok := t.byName[spec.Name]; ok {
+			return nil, fmt.Errorf("task %s: store %s is declared twice", id, spec.Name)
+		}
+		p := &part{placed: &placed{spec: spec}, task: t, number: len(t.parts)}
+		t.byName[spec.Name] = p
+		t.parts = append(t.parts, p)
+	}
+	return t, nil
+}
+
+// load opens the task's key spaces and publishes what they hold. Nobody else has the task yet, or the caller holds all
+// its rights (Wipe).
+func (t *Task) load(ctx context.Context) error {
+	t.engines = nil
+	for _, memory := range []bool{false, true} {
+		if err := t.openSpace(ctx, memory); err != nil {
+			return err
+		}
+	}
+	first, err := t.found()
+	if err != nil {
+		return err
+	}
+	v := &view{cp: first}
+	for _, use := range t.engines {
+		snap, err := use.Snapshot(use.space)
+		if err != nil {
+			return err
+		}
+		v.bases = append(v.bases, &base{snap: snap})
+	}
+	v.retain()
+	for _, p := range t.parts {
+		p.active, p.written = newTable(t.stores.seed), nil
+		v.stores = append(v.stores, storeView{placed: p.placed, layers: []layer{{table: p.active}}})
+	}
+	t.pub.Lock()
+	defer t.pub.Unlock()
+	// Ticks go on from where they were: open snapshots of a wiped copy still count theirs.
+	v.tick = t.marks.current
+	t.publish(v)
+	t.marks = marks{current: v.tick + 1, published: v.tick, oldest: t.oldest()}
+	t.moved = v.tick
+	t.uncommitted = 0
+	return nil
+}
+
+// openSpace opens the key space of the stores in memory, or on disk, where there are any.
+func (t *Task) openSpace(ctx context.Context, memory bool) error {
+	var mine []*part
+	for _, p := range t.parts {
+		if p.spec.InMemory == memory {
+			mine = append(mine, p)
+		}
+	}
+	eng, limits := t.stores.home(t.id, memory)
+	if len(mine) == 0 {
+		return dropSpace(ctx, eng, t.id) // of a former topology
+	}
+	var had engine.Space
+	for _, sp := range eng.Spaces() {
+		if sp.Task == t.id {
+			had = sp
+		}
+	}
+	positions := make(map[store.Name]store.LogPosition)
+	if had.Record != nil {
+		cp, err := decodeRecord(had.Record)
+		if err != nil {
+			return err
+		}
+		positions = cp.Changelogs
+	}
+	declared := make([]engine.Declared, 0, len(mine))
+	for _, p := range mine {
+		_, known := positions[p.spec.Name]
+		// Without a position the changelog would be replayed from its start over what is there, and keys whose
+		// tombstones are compacted away would come back to life.
+		fresh := had.Record != nil && !known && !p.spec.NoChangelog
+		declared = append(declared, engine.Declared{Name: p.spec.Name, Kind: p.spec.Kind, Fresh: fresh})
+	}
+	sp, err := eng.Open(ctx, t.id, declared)
+	if err != nil {
+		return err
+	}
+	for _, p := range mine {
+		p.placed = &placed{spec: p.spec, engine: len(t.engines), id: sp.Stores[p.spec.Name].ID}
+		if p.limits, err = t.stores.limitsOf(p.spec, limits); err != nil {
+			return err
+		}
+	}
+	t.engines = append(t.engines, &engineUse{Engine: eng, space: sp.ID, memory: memory})
+	t.stores.wake() // what Open left behind may be reclaimed
+	return nil
+}
+
+// found is the checkpoint of what the engines hold.
+func (t *Task) found() (store.Checkpoint, error) {
+	var cp store.Checkpoint
+	n := 0
+	for i, use := range t.engines {
+		for _, sp := range use.Spaces() {
+			if sp.ID != use.space || sp.Record == nil {
+				continue
+			}
+			own, err := decodeRecord(sp.Record)
+			if err != nil {
+				return cp, err
+			}
+			for name := range own.Changelogs {
+				if p, ok := t.byName[name]; !ok || p.engine != i || p.spec.NoChangelog {
+					delete(own.Changelogs, name)
+				}
+			}
+			if n++; n == 1 {
+				cp = own
+			} else {
+				cp = combine(cp, own)
+			}
+		}
+	}
+	if n == 0 {
+		cp = store.Checkpoint{StreamTime: -1}
+	}
+	for _, p := range t.parts {
+		if _, ok := cp.Changelogs[p.spec.Name]; !ok && !p.spec.NoChangelog {
+			cp.Restoring = true
+		}
+	}
+	return cp, nil
+}
+
+// home is the engine of a task's stores in memory, or on disk: where its copy is, or else where the fewest are.
+func (s *Stores) home(id store.TaskID, memory bool) (engine.Engine, engine.Limits) {
+	if memory {
+		return s.memory, engine.Limits{}
+	}
+	best, fewest := s.disks[0], -1
+	for i, d := range s.disks {
+		spaces := d.Spaces()
+		if slices.ContainsFunc(spaces, func(sp engine.Space) bool { return sp.Task == id }) {
+			return d.Engine, d.limits
+		}
+		if i < s.cfg.Databases && (fewest < 0 || len(spaces) < fewest) {
+			best, fewest = d, len(spaces)
+		}
+	}
+	return best.Engine, best.limits
+}
+
+// dropSpace drops the key space of a task if there is one.
+func dropSpace(ctx context.Context, e engine.Engine, id store.TaskID) error {
+	for _, sp := range e.Spaces() {
+		if sp.Task == id {
+			return e.Drop(ctx, sp.ID)
+		}
+	}
+	return nil
+}

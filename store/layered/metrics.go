@@ -1,0 +1,97 @@
+package layered
+
+import (
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// metrics of an instance's stores.
+type metrics struct {
+	reg   prometheus.Registerer
+	all   []prometheus.Collector
+	leaks atomic.Int64
+
+	moves      *prometheus.CounterVec
+	moveBytes  prometheus.Counter
+	moveTime   prometheus.Histogram
+	undone     prometheus.Counter
+	quarantine prometheus.Counter
+}
+
+func newMetrics(reg prometheus.Registerer, s *Stores) (*metrics, error) {
+	m := &metrics{
+		reg: reg,
+		moves: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "statemesh_store_moves_total", Help: "Moves of recent commits to an engine, by result.",
+		}, []string{"result"}),
+		moveBytes: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "statemesh_store_moved_bytes_total", Help: "Bytes of keys and values moved to an engine.",
+		}),
+		moveTime: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "statemesh_store_move_duration_seconds", Help: "Time a move took until it was durable.",
+			Buckets: prometheus.ExponentialBuckets(0.001, 4, 8),
+		}),
+		undone: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "statemesh_store_undone_moves_total", Help: "Cut or failed moves whose leftovers were undone.",
+		}),
+		quarantine: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "statemesh_store_quarantined_directories_total", Help: "Corrupt database directories that were moved aside.",
+		}),
+	}
+	gauge := func(name, help string, value func() int64) {
+		m.all = append(m.all, prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help},
+			func() float64 { return float64(value()) }))
+	}
+	gauge("statemesh_store_open_iterators", "Iterators that are open.", s.iterators.Load)
+	gauge("statemesh_store_open_snapshots", "Snapshots that are open.", s.snapshots.Load)
+	gauge("statemesh_store_open_tasks", "Copies of tasks that are open.", s.open.Load)
+	gauge("statemesh_store_recent_bytes", "Memory of commits that the engines may not have yet.", s.recentBytes)
+	m.all = append(m.all, m.moves, m.moveBytes, m.moveTime, m.undone, m.quarantine,
+		prometheus.NewCounterFunc(prometheus.CounterOpts{
+			Name: "statemesh_store_leaks_total", Help: "Iterators found open by the garbage collector: a fault in the program.",
+		}, func() float64 { return float64(m.leaks.Load()) }))
+	if reg == nil {
+		return m, nil
+	}
+	for i, c := range m.all {
+		if err := reg.Register(c); err != nil {
+			m.all = m.all[:i]
+			m.unregister()
+			return nil, err
+		}
+	}
+	return m, nil
+}
+
+// moved counts a move of one engine.
+func (m *metrics) moved(err error, bytes int64, took time.Duration) {
+	if err != nil {
+		m.moves.WithLabelValues("failed").Inc()
+		return
+	}
+	m.moves.WithLabelValues("ok").Inc()
+	m.moveBytes.Add(float64(bytes))
+	m.moveTime.Observe(took.Seconds())
+}
+
+func (m *metrics) unregister() {
+	if m.reg == nil {
+		return
+	}
+	for _, c := range m.all {
+		m.reg.Unregister(c)
+	}
+}
+
+// recentBytes is what the recent tables of all open tasks cost.
+func (s *Stores) recentBytes() int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var n int64
+	for _, t := range s.tasks {
+		n += t.recentBytes()
+	}
+	return n
+}

@@ -1,0 +1,311 @@
+package layered
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"slices"
+	"time"
+
+	"github.com/statemesh/statemesh/store"
+	"github.com/statemesh/statemesh/store/engine"
+)
+
+// Run moves recent commits to the engines until ctx ends, and once more before it returns. While nothing is committed it
+// sleeps. A move that fails is logged and tried again; the changelog has what it would have made durable.
+func (s *Stores) Run(ctx context.Context) error {
+	lasting := context.WithoutCancel(ctx)
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return s.move(lasting, s.dirty())
+		case <-s.wakeup:
+		case <-timer.C:
+		}
+		due, wait := s.due(time.Now())
+		if err := s.move(ctx, due); err != nil && ctx.Err() == nil {
+			s.cfg.Logger.ErrorContext(ctx, "move to the engine", "error", err)
+		}
+		if s.reclaim(ctx) && (wait == 0 || wait > reclaimPause) {
+			wait = reclaimPause
+		}
+		if wait > 0 {
+			timer.Reset(wait)
+		}
+	}
+}
+
+// reclaimPause is how long Run waits before it looks again at dropped copies that have readers.
+const reclaimPause = time.Second
+
+// reclaim gives back what was dropped and reports whether readers keep some of it.
+func (s *Stores) reclaim(ctx context.Context) (pending bool) {
+	for _, e := range s.engines() {
+		p, err := e.Reclaim(ctx)
+		pending = pending || p
+		if err != nil && ctx.Err() == nil && !errors.Is(err, store.ErrClosed) {
+			s.cfg.Logger.ErrorContext(ctx, "reclaim dropped copies", "error", err)
+			pending = true
+		}
+	}
+	return pending
+}
+
+// due returns the tasks to move now, and how long until the next is due, 0 when none waits. When one is due, those that
+// have waited half as long go with it: they share the cost of being made durable.
+func (s *Stores) due(now time.Time) (due []*Task, wait time.Duration) {
+	type waiting struct {
+		task *Task
+		age  time.Duration
+	}
+	var all []waiting
+	any := false
+	for _, t := range s.dirty() {
+		t.pub.Lock()
+		age := now.Sub(t.dirtySince)
+		if t.urgent {
+			age = s.cfg.MoveInterval
+		}
+		if left := t.retryAt.Sub(now); left > 0 {
+			age = s.cfg.MoveInterval - left
+		}
+		t.pub.Unlock()
+		any = any || age >= s.cfg.MoveInterval
+		all = append(all, waiting{t, age})
+	}
+	for _, w := range all {
+		switch left := s.cfg.MoveInterval - w.age; {
+		case left <= 0, any && w.age >= s.cfg.MoveInterval/2:
+			due = append(due, w.task)
+		case wait == 0 || left < wait:
+			wait = left
+		}
+	}
+	return due, wait
+}
+
+// dirty lists the open tasks that have something to move.
+func (s *Stores) dirty() []*Task {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var out []*Task
+	for _, t := range s.tasks {
+		t.pub.Lock()
+		if !t.dirtySince.IsZero() {
+			out = append(out, t)
+		}
+		t.pub.Unlock()
+	}
+	slices.SortFunc(out, func(a, b *Task) int { return a.id.Compare(b.id) })
+	return out
+}
+
+// relieve holds back a writer whose recent commits have outgrown four times their share.
+func (s *Stores) relieve(t *Task) error {
+	if t.recentBytes() < 4*s.share() {
+		return nil
+	}
+	if err := s.moveNow(t); err != nil {
+		return fmt.Errorf("task %s: recent commits take %d bytes and cannot move: %w", t.id, t.recentBytes(), err)
+	}
+	return nil
+}
+
+// transfer is the move of one task.
+type transfer struct {
+	task  *Task
+	view  *view
+	since time.Time // when the view was pinned
+	bytes int64
+}
+
+// move moves what is recent of the tasks to their engines: all tasks of an engine in one move of that engine. A task
+// whose move fails stays as it is.
+func (s *Stores) move(ctx context.Context, tasks []*Task) error {
+	var transfers []*transfer
+	defer func() {
+		for _, tr := range transfers {
+			tr.view.unpin()
+			s.endMove(tr.task)
+		}
+	}()
+	for _, t := range tasks { // in the order of their ids, so that two movers cannot wait for each other
+		if err := t.moving.take(ctx); err != nil {
+			return err
+		}
+		v := t.pinned()
+		if v == nil || v.tick <= t.moved {
+			if v != nil {
+				v.unpin()
+			}
+			s.endMove(t)
+			continue
+		}
+		transfers = append(transfers, &transfer{task: t, view: v, since: time.Now()})
+	}
+	failed := make(map[*Task]error)
+	for _, e := range s.engines() {
+		moves, who, err := collect(e, transfers)
+		if err == nil && len(moves) > 0 {
+			start := time.Now()
+			err = e.Move(ctx, moves...)
+			s.metrics.moved(err, bytesOf(who), time.Since(start))
+		}
+		if err != nil {
+			for _, tr := range who {
+				failed[tr.task] = err
+			}
+		}
+	}
+	var errs []error
+	for _, tr := range transfers {
+		err := failed[tr.task]
+		if err == nil {
+			err = tr.task.land(tr)
+		}
+		if err != nil {
+			tr.task.postpone(s.cfg.MoveInterval)
+			errs = append(errs, fmt.Errorf("task %s: move: %w", tr.task.id, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// collect describes the moves of one engine.
+func collect(e engine.Engine, transfers []*transfer) (moves []engine.Move, who []*transfer, err error) {
+	for _, tr := range transfers {
+		for i, use := range tr.task.engines {
+			if use.Engine != e {
+				continue
+			}
+			who = append(who, tr)
+			record, rerr := encodeRecord(tr.view.cp, func(name store.Name) bool {
+				p, ok := tr.task.byName[name]
+				return ok && p.engine == i && !p.spec.NoChangelog
+			})
+			if rerr != nil {
+				return nil, who, rerr
+			}
+			moves = append(moves, engine.Move{Space: use.space, Writes: tr.writes(i), Record: record})
+		}
+	}
+	return moves, who, nil
+}
+
+// writes yields what one engine of the task does not have yet, in the order of the engine's keys.
+func (tr *transfer) writes(number int) iter.Seq[engine.Write] {
+	return func(yield func(engine.Write) bool) {
+		stores := slices.DeleteFunc(slices.Clone(tr.view.stores), func(sv storeView) bool { return sv.engine != number })
+		slices.SortFunc(stores, func(a, b storeView) int { return int(a.id) - int(b.id) })
+		var buf []byte
+		for _, sv := range stores {
+			m := &merge{tick: tr.view.tick}
+			for _, l := range sv.layers {
+				m.add(l.table.sorted(l.count))
+			}
+			for r, ok := m.next(); ok; r, ok = m.next() {
+				if r.ver.tick > tr.task.moved {
+					w := engine.Write{Store: sv.id, Key: r.key}
+					if r.ver.live {
+						buf = appendStored(buf[:0], sv.spec.Kind, r.ver.data, r.ver.timestamp)
+						w.Value = buf
+					}
+					tr.bytes += int64(len(w.Key) + len(w.Value))
+					if !yield(w) {
+						return
+					}
+				}
+				m.pass(r)
+			}
+		}
+	}
+}
+
+// land publishes that the engines have the transfer's commit: the tables it has emptied go.
+func (t *Task) land(tr *transfer) error {
+	bases := make([]*base, 0, len(t.engines))
+	for _, use := range t.engines {
+		snap, err := use.Snapshot(use.space)
+		if err != nil {
+			for _, b := range bases {
+				b.snap.Release()
+			}
+			return err
+		}
+		bases = append(bases, &base{snap: snap})
+	}
+	t.moved = tr.view.tick
+	// A writer in the middle of its commit needs its table; it gets a new one when this one is full.
+	idle := t.turn.TryLock()
+	if idle {
+		defer t.turn.Unlock()
+	}
+	t.pub.Lock()
+	defer t.pub.Unlock()
+	now := t.current.Load()
+	if now == nil { // closed meanwhile
+		for _, b := range bases {
+			b.snap.Release()
+		}
+		return nil
+	}
+	v := t.successor()
+	v.bases = bases
+	all := now.tick == t.moved
+	for i, p := range t.parts {
+		sv := &v.stores[i]
+		sv.layers = slices.DeleteFunc(slices.Clone(sv.layers), func(l layer) bool { return l.last > 0 && l.last <= t.moved })
+		if idle && all && p.active.count.Load() > 0 {
+			p.active = newTable(t.stores.seed)
+			sv.layers[0] = layer{table: p.active}
+		}
+	}
+	v.retain()
+	t.publish(v)
+	t.urgent, t.retryAt = false, time.Time{}
+	t.dirtySince = time.Time{}
+	if !all {
+		t.dirtySince = tr.since
+	}
+	return nil
+}
+
+// postpone puts off the next try.
+func (t *Task) postpone(d time.Duration) {
+	t.pub.Lock()
+	defer t.pub.Unlock()
+	t.retryAt = time.Now().Add(d)
+}
+
+func bytesOf(transfers []*transfer) int64 {
+	var n int64
+	for _, tr := range transfers {
+		n += tr.bytes
+		tr.bytes = 0
+	}
+	return n
+}
+
+// turn is a right that one holds at a time and that others can give up waiting for.
+type turn chan struct{}
+
+func newTurn() turn { return make(turn, 1) }
+
+func (t turn) take(ctx context.Context) error {
+	select {
+	case t <- struct{}{}:
+		return nil
+	default:
+	}
+	select {
+	case t <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+func (t turn) give() { <-t }

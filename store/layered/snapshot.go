@@ -1,0 +1,152 @@
+package layered
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync/atomic"
+
+	"github.com/statemesh/statemesh/store"
+)
+
+// Snapshot is a whole commit of a task. Safe for concurrent use until closed; what was opened from it ends with it.
+type Snapshot struct {
+	view   *view
+	stores *Stores
+	// users counts reads that run, plus one until Close. Never leaves 0 again; then the view is let go.
+	users atomic.Int64
+	done  atomic.Bool
+}
+
+// reader reads one store of a snapshot.
+type reader struct {
+	snap   *Snapshot
+	number int
+}
+
+var _ store.KeyValueReader = (*reader)(nil)
+
+func (s *Stores) newSnapshot(v *view) *Snapshot {
+	snap := &Snapshot{view: v, stores: s}
+	snap.users.Store(1)
+	s.snapshots.Add(1)
+	return snap
+}
+
+// KeyValue is a store of the snapshot. *store.UnknownStoreError when the task does not have it.
+func (s *Snapshot) KeyValue(name store.Name) (store.KeyValueReader, error) {
+	i := slices.IndexFunc(s.view.stores, func(sv storeView) bool { return sv.spec.Name == name })
+	if i < 0 {
+		known := make([]store.Name, 0, len(s.view.stores))
+		for _, sv := range s.view.stores {
+			known = append(known, sv.spec.Name)
+		}
+		return nil, &store.UnknownStoreError{Store: name, Known: known}
+	}
+	return &reader{snap: s, number: i}, nil
+}
+
+// Checkpoint of the commit; must not be changed.
+func (s *Snapshot) Checkpoint() store.Checkpoint { return s.view.cp }
+
+// Close releases what the snapshot pins. Idempotent.
+func (s *Snapshot) Close() {
+	if s.done.Swap(true) {
+		return
+	}
+	s.stores.snapshots.Add(-1)
+	s.leave()
+}
+
+func (s *Snapshot) closed() bool { return s.done.Load() }
+
+// enter counts a read, so that Close in the middle of it takes nothing away under it.
+func (s *Snapshot) enter() error {
+	for {
+		n := s.users.Load()
+		if n == 0 || s.done.Load() || s.stores.closed.Load() {
+			return store.ErrClosed
+		}
+		if s.users.CompareAndSwap(n, n+1) {
+			return nil
+		}
+	}
+}
+
+func (s *Snapshot) leave() {
+	if s.users.Add(-1) == 0 {
+		s.view.unpin()
+	}
+}
+
+// Get returns the value of key, or store.ErrNotFound.
+func (r *reader) Get(ctx context.Context, key []byte) (store.Value, error) {
+	if err := ctx.Err(); err != nil {
+		return store.Value{}, context.Cause(ctx)
+	}
+	if err := r.snap.enter(); err != nil {
+		return store.Value{}, err
+	}
+	defer r.snap.leave()
+	return r.get(key)
+}
+
+// GetMany returns one result per key, in order.
+func (r *reader) GetMany(ctx context.Context, keys [][]byte) ([]store.Value, []bool, error) {
+	if err := r.snap.enter(); err != nil {
+		return nil, nil, err
+	}
+	defer r.snap.leave()
+	values, found := make([]store.Value, len(keys)), make([]bool, len(keys))
+	for i, key := range keys {
+		if err := ctx.Err(); err != nil {
+			return nil, nil, context.Cause(ctx)
+		}
+		v, err := r.get(key)
+		switch {
+		case err == nil:
+			values[i], found[i] = v, true
+		case !errors.Is(err, store.ErrNotFound):
+			return nil, nil, err
+		}
+	}
+	return values, found, nil
+}
+
+// Scan opens an ordered read. It ends with the cause of ctx when that is done first.
+func (r *reader) Scan(ctx context.Context, s store.Scan) (store.Iterator, error) {
+	sp, err := spanOf(s)
+	if err != nil {
+		return nil, err
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, context.Cause(ctx)
+	}
+	if err := r.snap.enter(); err != nil {
+		return nil, err
+	}
+	defer r.snap.leave()
+	v := r.snap.view
+	m := &merge{kind: v.stores[r.number].spec.Kind, sp: sp, tick: v.tick}
+	for _, l := range v.stores[r.number].layers {
+		m.add(l.table.sorted(l.count))
+	}
+	return r.snap.stores.iterate(m, v, r.number, iteratorEnd{stop: stopper(ctx), snap: r.snap})
+}
+
+// ApproximateCount counts the keys, or gives a recent count; see counter.
+func (r *reader) ApproximateCount(ctx context.Context) (int64, error) {
+	v := r.snap.view
+	return v.stores[r.number].counts.estimate(v.tick, func() (store.Iterator, error) {
+		return r.Scan(ctx, store.Scan{})
+	})
+}
+
+func (r *reader) get(key []byte) (store.Value, error) {
+	v := r.snap.view
+	sv := v.stores[r.number]
+	if err := sv.check(key); err != nil {
+		return store.Value{}, err
+	}
+	return v.get(r.number, 0, key, sv.layers[0].table.hash(key))
+}

@@ -1,0 +1,365 @@
+package layered
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"reflect"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/statemesh/statemesh/store"
+	"github.com/statemesh/statemesh/store/engine"
+)
+
+// Task is the state of one task on this instance. The writer's methods belong to one goroutine at a time; Snapshot and
+// Checkpoint may be called by anyone.
+//
+// Locks, in this order: moving, turn, pub. The writer holds turn from the first use of its stores to Commit or Rollback;
+// others only try for it, so nobody waits for a writer. pub is held for constant time.
+type Task struct {
+	id     store.TaskID
+	stores *Stores
+	specs  []store.Spec
+	byName map[store.Name]*part
+	parts  []*part
+
+	// moving is the right to move this task to its engines: one holder at a time.
+	moving turn
+	// moved is the tick up to which the engines have everything. With moving.
+	moved uint64
+	// closing is set when Close gave up waiting for a move: who ends that move ends the task. With moving or pub.
+	closing bool
+	// gone is closed when the copy is released.
+	gone chan struct{}
+
+	engines []*engineUse // replaced by Wipe, with moving and turn
+
+	// turn is the right to write. The rest of this block belongs to who has it.
+	turn        sync.Mutex
+	inCommit    bool  // the writer keeps its turn until it commits
+	base        *view // pinned while the turn is held
+	marks       marks
+	uncommitted int64
+
+	current atomic.Pointer[view] // nil once closed
+
+	pub   sync.Mutex
+	views []*view               // those that may be alive, oldest first
+	scans map[*scanPin]struct{} // open iterators of the writer
+	// dirtySince is when the oldest commit that has not moved was published; zero when all have.
+	dirtySince time.Time
+	urgent     bool      // recent commits are too big to wait
+	retryAt    time.Time // after a failed move
+}
+
+// engineUse is one engine of a task with the task's key space in it.
+type engineUse struct {
+	engine.Engine
+	space  engine.SpaceID
+	memory bool
+}
+
+// scanPin keeps what an iterator of the writer sees. cut is set when a rollback took it away.
+type scanPin struct {
+	tick uint64
+	cut  atomic.Bool
+}
+
+// ID of the task.
+func (t *Task) ID() store.TaskID { return t.id }
+
+// Checkpoint of the last published commit. After OpenTask: what is really there. A copy that lacks the changelog
+// position of a logged store, as a new one does and one with in-memory stores after a restart, is Restoring.
+func (t *Task) Checkpoint() store.Checkpoint {
+	v := t.pinned()
+	if v == nil {
+		return store.Checkpoint{}
+	}
+	defer v.unpin()
+	return v.cp.Clone()
+}
+
+// KeyValue is the writer's handle of a store. *store.UnknownStoreError when the task does not have it.
+func (t *Task) KeyValue(name store.Name) (store.KeyValue, error) {
+	p, err := t.part(name)
+	if err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+// Changes yields, per logged store and in no particular order, the last value of each key written since the last
+// commit: what goes to the changelog. Writer only. The slices are valid until the next Commit or Rollback and must not
+// be changed; later writes leave them alone. It may be called more than once before a commit; each call yields
+// everything again. What came in by Restore is not yielded.
+func (t *Task) Changes() iter.Seq2[store.Name, store.Change] {
+	return func(yield func(store.Name, store.Change) bool) {
+		t.marks.current++ // so that a later write makes a version of its own
+		for _, p := range t.parts {
+			if p.spec.NoChangelog {
+				continue
+			}
+			for _, e := range p.written {
+				v := e.head.Load()
+				if v.restored {
+					continue
+				}
+				c := store.Change{Key: e.key, Timestamp: v.timestamp}
+				if v.live {
+					c.Value = v.data[:len(v.data):len(v.data)]
+				}
+				if !yield(p.spec.Name, c) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// Dirty reports whether anything was written since the last commit. Writer only.
+func (t *Task) Dirty() bool {
+	return slices.ContainsFunc(t.parts, func(p *part) bool { return len(p.written) > 0 })
+}
+
+// UncommittedBytes is the size of the overlay: keys, values and what they cost in memory. Writer only.
+func (t *Task) UncommittedBytes() int64 { return t.uncommitted }
+
+// Commit makes the overlay the newest recent commit and publishes it with cp to readers, all or nothing. It does no I/O.
+// Call it only when Kafka has committed. Writer only.
+func (t *Task) Commit(cp store.Checkpoint) {
+	dirty := t.Dirty()
+	if !t.inCommit {
+		if _, err := t.use(); err != nil {
+			return // closed
+		}
+	}
+	defer t.end()
+	if !dirty && reflect.DeepEqual(t.base.cp, cp) {
+		return
+	}
+	cp = cp.Clone()
+	share := t.stores.share()
+	full, depth := false, 0
+
+	t.pub.Lock()
+	v := t.successor()
+	v.tick, v.cp = t.marks.current, cp
+	for i, p := range t.parts {
+		sv := &v.stores[i]
+		sv.layers = slices.Clone(sv.layers)
+		sv.layers[0].count = int(p.active.count.Load())
+		if p.active.bytes.Load() >= share {
+			full = true
+		}
+		depth = max(depth, len(sv.layers))
+	}
+	if full && depth <= maxFrozen {
+		t.rotate(v)
+	}
+	v.retain()
+	t.publish(v)
+	t.base.unpin()
+	t.base = nil
+	t.marks = marks{current: v.tick + 1, published: v.tick, oldest: t.oldest()}
+	wake := t.dirtySince.IsZero() || full && !t.urgent
+	if t.dirtySince.IsZero() {
+		t.dirtySince = time.Now()
+	}
+	t.urgent = t.urgent || full
+	t.pub.Unlock()
+
+	t.forget()
+	if wake {
+		t.stores.wake()
+	}
+}
+
+// Rollback drops the overlay: the task is at its last published commit again. Iterators of the writer that are open end
+// with store.ErrClosed. Writer only.
+func (t *Task) Rollback() {
+	if !t.inCommit {
+		return
+	}
+	for _, p := range t.parts {
+		for _, e := range p.written {
+			e.rollback(t.marks.published)
+		}
+	}
+	t.pub.Lock()
+	for scan := range t.scans {
+		if scan.tick > t.marks.published {
+			scan.cut.Store(true)
+		}
+	}
+	t.pub.Unlock()
+	t.marks.current++
+	t.forget()
+	t.end()
+}
+
+// Restore applies a batch of changelog records of one store, in log order. Nothing becomes visible to readers or durable
+// before the Commit that carries the position after the batch. When it returns an error part of the batch may be in the
+// overlay: Rollback. Writer only.
+func (t *Task) Restore(name store.Name, batch []store.Change) error {
+	p, err := t.part(name)
+	if err != nil {
+		return err
+	}
+	if err := t.begin(); err != nil {
+		return err
+	}
+	for _, c := range batch {
+		if err := p.admit(c.Key, c.Value); err != nil {
+			return fmt.Errorf("restore: %w", err)
+		}
+		p.set(c.Key, c.Value, c.Timestamp, fromChangelog)
+	}
+	return nil
+}
+
+// Snapshot pins the last published commit. It must be closed. A task whose checkpoint is Restoring has none:
+// *store.NotReadyError. ErrClosed after Close.
+func (t *Task) Snapshot() (*Snapshot, error) {
+	v := t.pinned()
+	if v == nil {
+		return nil, store.ErrClosed
+	}
+	if v.cp.Restoring {
+		v.unpin()
+		err := &store.NotReadyError{Partition: t.id.Partition, Reason: "restoring"}
+		if len(t.specs) > 0 {
+			err.Store = t.specs[0].Name
+		}
+		return nil, err
+	}
+	return t.stores.newSnapshot(v), nil
+}
+
+// part returns the store of this name.
+func (t *Task) part(name store.Name) (*part, error) {
+	if p, ok := t.byName[name]; ok {
+		return p, nil
+	}
+	known := make([]store.Name, 0, len(t.specs))
+	for _, s := range t.specs {
+		known = append(known, s.Name)
+	}
+	return nil, &store.UnknownStoreError{Store: name, Known: known}
+}
+
+// use takes the turn and pins what is published, unless the writer has it already. It reports whether the caller must
+// end the use.
+func (t *Task) use() (transient bool, err error) {
+	if t.inCommit {
+		return false, nil
+	}
+	t.turn.Lock()
+	if t.base = t.pinned(); t.base == nil {
+		t.turn.Unlock()
+		return false, store.ErrClosed
+	}
+	return true, nil
+}
+
+// begin is use that lasts until Commit or Rollback.
+func (t *Task) begin() error {
+	if t.inCommit {
+		return nil
+	}
+	if err := t.stores.relieve(t); err != nil {
+		return err
+	}
+	if _, err := t.use(); err != nil {
+		return err
+	}
+	t.inCommit = true
+	return nil
+}
+
+// end gives the turn back.
+func (t *Task) end() {
+	t.inCommit = false
+	if t.base != nil {
+		t.base.unpin()
+		t.base = nil
+	}
+	t.turn.Unlock()
+}
+
+// forget empties the list of what the overlay holds.
+func (t *Task) forget() {
+	for _, p := range t.parts {
+		p.written = p.written[:0]
+	}
+	t.uncommitted = 0
+}
+
+// pinScan keeps versions for an iterator that was opened now.
+func (t *Task) pinScan() *scanPin {
+	pin := &scanPin{tick: t.marks.current}
+	t.marks.current++
+	t.pub.Lock()
+	defer t.pub.Unlock()
+	t.scans[pin] = struct{}{}
+	return pin
+}
+
+func (t *Task) unpinScan(pin *scanPin) {
+	t.pub.Lock()
+	defer t.pub.Unlock()
+	delete(t.scans, pin)
+}
+
+// maxFrozen is how many full tables may wait for a move; a longer chain would slow every read.
+const maxFrozen = 3
+
+// rotate gives every store of v that has written a new table for what comes. The caller holds turn and pub.
+func (t *Task) rotate(v *view) {
+	for i, p := range t.parts {
+		sv := &v.stores[i]
+		if sv.layers[0].count == 0 {
+			continue
+		}
+		sv.layers[0].last = v.tick
+		p.active = newTable(t.stores.seed)
+		sv.layers = slices.Insert(sv.layers, 0, layer{table: p.active})
+	}
+}
+
+// recentBytes is what the tables of the task cost.
+func (t *Task) recentBytes() int64 {
+	v := t.current.Load()
+	if v == nil {
+		return 0
+	}
+	var n int64
+	for _, sv := range v.stores {
+		for _, l := range sv.layers {
+			n += l.table.bytes.Load()
+		}
+	}
+	return n
+}
+
+// Close rolls back, moves what is recent to the engine within ctx, and releases the copy, which stays on disk. Open
+// snapshots keep working until they are closed or the Stores are. An error says that recent commits were not moved; the
+// changelog has them. Writer only; a second call does nothing.
+func (t *Task) Close(ctx context.Context) error {
+	if t.current.Load() == nil {
+		return nil
+	}
+	t.Rollback()
+	return t.stores.closeTask(ctx, t)
+}
+
+// Wipe drops the local data and begins an empty copy under a new key space, open. Writer only.
+func (t *Task) Wipe(ctx context.Context) error {
+	if t.current.Load() == nil {
+		return store.ErrClosed
+	}
+	t.Rollback()
+	return t.stores.wipe(ctx, t)
+}

@@ -1,0 +1,172 @@
+package layered
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"sync/atomic"
+
+	"github.com/statemesh/statemesh/store"
+	"github.com/statemesh/statemesh/store/engine"
+)
+
+// view is one published state of a task: a commit, and where its values are. It is immutable but for the count of its
+// users, and lives while it is the current one or somebody uses it.
+type view struct {
+	tick   uint64
+	cp     store.Checkpoint
+	stores []storeView // by the store's number in the task
+	bases  []*base     // by the number of the engine in the task
+	// users counts the readers, plus one while the view is current. It never leaves 0 again.
+	users atomic.Int64
+}
+
+// storeView is where one store's values are. Invariant: layers[0] is the table that took the writes when the view was
+// published; the others, newer before older, take none any more.
+type storeView struct {
+	*placed
+	layers []layer
+}
+
+// placed says what a store is and where its engine keeps it. It changes only with the key space.
+type placed struct {
+	spec   store.Spec
+	engine int // number of the engine in the task
+	id     engine.StoreID
+	counts counter
+}
+
+// layer is a table with the number of entries it had when the view was published.
+type layer struct {
+	table *table
+	count int
+	// last is the tick of the last commit that wrote to the table; 0 while it takes writes.
+	last uint64
+}
+
+// base is a snapshot of an engine, shared by the views between two moves.
+type base struct {
+	snap engine.Snapshot
+	refs atomic.Int64
+}
+
+// pin counts the caller as a user unless the view is dead.
+func (v *view) pin() bool {
+	for {
+		n := v.users.Load()
+		if n == 0 {
+			return false
+		}
+		if v.users.CompareAndSwap(n, n+1) {
+			return true
+		}
+	}
+}
+
+// unpin ends a use; the last one lets go of the engines.
+func (v *view) unpin() {
+	if v.users.Add(-1) > 0 {
+		return
+	}
+	for _, b := range v.bases {
+		if b.refs.Add(-1) == 0 {
+			b.snap.Release()
+		}
+	}
+}
+
+// pinned returns the current view with the caller counted, nil after the task was closed. A view that died between the
+// two steps has a successor: try again.
+func (t *Task) pinned() *view {
+	for {
+		v := t.current.Load()
+		if v == nil || v.pin() {
+			return v
+		}
+	}
+}
+
+// publish makes v the current view. The caller holds t.pub, and has counted v's use of its bases.
+func (t *Task) publish(v *view) {
+	if v != nil {
+		v.users.Store(1)
+		t.views = append(t.views, v)
+	}
+	if old := t.current.Swap(v); old != nil {
+		old.unpin()
+	}
+	alive := t.views[:0]
+	for _, w := range t.views {
+		if w.users.Load() > 0 {
+			alive = append(alive, w)
+		}
+	}
+	clear(t.views[len(alive):])
+	t.views = alive
+}
+
+// successor begins a view after the current one with the same content. The caller holds t.pub.
+func (t *Task) successor() *view {
+	old := t.current.Load()
+	return &view{tick: old.tick, cp: old.cp, stores: slices.Clone(old.stores), bases: old.bases}
+}
+
+// retain counts v's use of its bases.
+func (v *view) retain() {
+	for _, b := range v.bases {
+		b.refs.Add(1)
+	}
+}
+
+// oldest is the oldest tick that a reader may look at. The caller holds t.pub.
+func (t *Task) oldest() uint64 {
+	tick := t.current.Load().tick
+	for _, v := range t.views {
+		tick = min(tick, v.tick)
+	}
+	for scan := range t.scans {
+		tick = min(tick, scan.tick)
+	}
+	return tick
+}
+
+// get returns the value of key in the view, or store.ErrNotFound. from skips the tables that were looked at already.
+func (v *view) get(number, from int, key []byte, hash uint64) (store.Value, error) {
+	sv := v.stores[number]
+	for _, l := range sv.layers[from:] {
+		if e := l.table.find(key, hash); e != nil {
+			if ver := e.at(v.tick); ver != nil {
+				return ver.value(sv.spec.Kind)
+			}
+		}
+	}
+	b, err := v.bases[sv.engine].snap.Get(sv.id, 0, key, nil)
+	if err != nil {
+		return store.Value{}, sv.wrap(err)
+	}
+	val, err := stored(sv.spec.Kind, b)
+	if err != nil {
+		return store.Value{}, sv.wrap(err)
+	}
+	return val, nil
+}
+
+// wrap says which store an error came from.
+func (p *placed) wrap(err error) error {
+	if errors.Is(err, store.ErrNotFound) {
+		return store.ErrNotFound
+	}
+	return fmt.Errorf("store %s: %w", p.spec.Name, err)
+}
+
+// value returns a copy of what the version holds, or store.ErrNotFound.
+func (v *version) value(kind store.Kind) (store.Value, error) {
+	if !v.live {
+		return store.Value{}, store.ErrNotFound
+	}
+	val := store.Value{Data: append(make([]byte, 0, len(v.data)), v.data...), Timestamp: noTimestamp}
+	if kind == store.KindTimestampedKeyValue {
+		val.Timestamp = v.timestamp
+	}
+	return val, nil
+}
