@@ -11,7 +11,6 @@ import (
 
 	"github.com/statemesh/statemesh/processor/internal/commitmeta"
 	"github.com/statemesh/statemesh/store"
-	"github.com/statemesh/statemesh/store/layered"
 )
 
 // Config of a [Restorer]. The zero value of a field means its default.
@@ -131,7 +130,7 @@ func orDefault[T comparable](v *T, def T) {
 // Request describes one restore.
 type Request struct {
 	// Task to restore. The caller of Restore is its writer until Restore returns.
-	Task *layered.Task
+	Task Task
 	// Inputs of the task: all partitions whose offsets it commits.
 	Inputs []store.TopicPartition
 	// Changelogs of the logged stores. Stores without a changelog are left out: they start empty.

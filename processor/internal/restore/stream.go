@@ -1,0 +1,159 @@
+package restore
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/statemesh/statemesh/store"
+)
+
+// depth is how many chunks of one partition may wait to be applied: one that is applied, one that is fetched meanwhile.
+const depth = 2
+
+// streamState says who holds a stream.
+type streamState uint8
+
+const (
+	// resolving: Run looks for its leader.
+	resolving streamState = iota
+	// ready: it is in the queue of its leader's worker.
+	ready
+	// fetching: it is part of a request on its way.
+	fetching
+	// parked: depth chunks wait to be applied.
+	parked
+	// finished: the bound is reached, an error was handed over, or nobody wants it any more.
+	finished
+)
+
+func (s streamState) String() string {
+	return [...]string{"resolving", "ready", "fetching", "parked", "finished"}[s]
+}
+
+// stream is one changelog partition being read up to its bound. Fields below mu belong to Restorer.mu.
+type stream struct {
+	store     store.Name
+	topic     string
+	id        [16]byte
+	partition int32
+	bound     store.Offset
+	out       chan<- event
+
+	// mu of the Restorer guards:
+	state       streamState
+	leader      int32
+	leaderEpoch int32
+	next        store.Offset // invariant: next <= bound until finished
+	pending     int          // chunks handed over and not yet applied, <= depth
+	// alone asks to be the first of a request: only the first partition's empty answer proves that there is nothing,
+	// the others may merely have found the answer full.
+	alone bool
+	// denied counts in a row how often metadata did not know the topic.
+	denied int
+	// lastErr is what the last answer said, nil when it was good; errSince is when a run of errors began, fails counts
+	// them, and before retryAt nothing is tried.
+	lastErr           error
+	errSince, retryAt time.Time
+	fails             int
+	// blockedSince is when an open transaction, or a log that ends below the bound, was first seen to be in the way;
+	// zero when nothing is. stable and high are the last stable offset and the high watermark then.
+	blockedSince time.Time
+	stable, high store.Offset
+}
+
+// event is what a stream hands to the restore that reads it: a chunk, its end, or an error.
+type event struct {
+	s     *stream
+	chunk chunk
+	// next is the position after the chunk, epoch the leader epoch of its last batch (-1: none).
+	next  store.Offset
+	epoch int32
+	// held is what the chunk takes of the budget; it is released when the chunk was applied.
+	held int64
+	last bool
+	err  error
+}
+
+// errOutOfRange reports that the position is no longer in the log.
+var errOutOfRange = errors.New("offset out of range")
+
+// advanced takes in an answer without an error. It returns the event to hand over, if any. first says that the partition
+// was the first of its request.
+func (s *stream) advanced(p *kmsg.FetchResponseTopicPartition, first bool, now time.Time) (e event, ok bool) {
+	s.high, s.stable = store.Offset(p.HighWatermark), store.Offset(p.LastStableOffset)
+	if s.stable < 0 {
+		s.stable = s.high
+	}
+	next, epoch, err := survey(p.RecordBatches, s.next)
+	if err != nil {
+		s.state = finished
+		return event{s: s, err: &CorruptLogError{Topic: s.topic, Partition: store.Partition(s.partition), Offset: next, Reason: err.Error()}}, true
+	}
+	s.lastErr, s.errSince, s.retryAt, s.fails, s.denied = nil, time.Time{}, time.Time{}, 0, 0
+	if next > s.next {
+		e = event{
+			s: s, next: next, epoch: epoch, held: int64(len(p.RecordBatches)), last: next >= s.bound,
+			chunk: chunk{from: s.next, raw: p.RecordBatches, aborted: p.AbortedTransactions},
+		}
+		s.next, s.alone, s.blockedSince = next, false, time.Time{}
+		s.pending++
+		if e.last {
+			s.state = finished
+		}
+		return e, true
+	}
+	switch {
+	case s.stable < s.bound:
+		if s.blockedSince.IsZero() {
+			s.blockedSince = now
+		}
+	case !first || len(p.RecordBatches) > 0:
+		// Either the answer was full before it came to this partition, or only a part of a batch fitted.
+		s.alone = true
+	default:
+		// Everything up to the bound is decided, and nothing of it is left: the cleaner took the tail.
+		s.next, s.state = s.bound, finished
+		return event{s: s, next: s.bound, epoch: -1, last: true}, true
+	}
+	return event{}, false
+}
+
+// failed takes in an error that may pass.
+func (s *stream) failed(err error, now time.Time) {
+	const first, last = 20 * time.Millisecond, time.Second
+	s.lastErr, s.blockedSince = err, time.Time{}
+	if s.errSince.IsZero() {
+		s.errSince = now
+	}
+	s.retryAt = now.Add(min(first<<min(s.fails, 10), last))
+	s.fails++
+}
+
+// stuck says why nothing can be expected any more, or is nil.
+func (s *stream) stuck(now time.Time, hanging, stall time.Duration) error {
+	if s.state == finished || s.pending > 0 {
+		return nil
+	}
+	p := store.Partition(s.partition)
+	if waited := now.Sub(s.errSince); s.lastErr != nil && waited >= stall {
+		return &StalledError{Topic: s.topic, Partition: p, Next: s.next, Waited: waited, Err: s.lastErr}
+	}
+	if s.blockedSince.IsZero() {
+		return nil
+	}
+	waited := now.Sub(s.blockedSince)
+	switch {
+	case s.high < s.bound && waited >= max(hanging, stall):
+		return &StalledError{Topic: s.topic, Partition: p, Next: s.next, Waited: waited,
+			Err: fmt.Errorf("the log ends at %d, below the restore bound %d", s.high, s.bound)}
+	case s.high >= s.bound && waited >= hanging:
+		return &HangingTransactionError{
+			Store: s.store, Topic: s.topic, Partition: p, LastStable: s.stable, Bound: s.bound, Waited: waited,
+		}
+	default:
+		return nil
+	}
+}
