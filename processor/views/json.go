@@ -113,15 +113,14 @@ func (d *jsonDecoder) next() byte {
 	return 0
 }
 
-// any reads a value; m says what is asked for of it, nil for nothing.
+// any reads a value inside of depth others; m says what is asked for of it, nil for nothing.
 func (d *jsonDecoder) any(m *member, depth int) error {
-	if depth > maxDepth {
-		return d.bad("too deep a nesting")
-	}
 	var f field
 	var err error
 	start := d.at
 	switch c := d.next(); {
+	case (c == '{' || c == '[') && depth == maxDepth:
+		return d.bad("too deep a nesting")
 	case c == '{':
 		f.kind = composite
 		err = d.object(m, depth+1)
