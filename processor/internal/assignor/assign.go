@@ -15,8 +15,8 @@ const none = int32(-1)
 // have are ignored. Without members the plan is empty.
 //
 // It goes class by class (stateful before stateless, heavy before light) and on two levels. First every process gets a
-// quota of the class, by filling up the least loaded, and the tasks are matched to the quotas: owners keep what fits,
-// what was promised is delivered, state attracts, the rest is spread. Then each process does the same among its members.
+// quota of the class, by filling up the least loaded, and the tasks are matched to the quotas: what
+// was promised or is owned stays where it fits, state attracts, the rest is spread. Then each process does the same among its members.
 func Assign(shape Shape, members []Member) Plan {
 	plan := Plan{Members: make([]Placement, len(members))}
 	for i := range members {

@@ -14,6 +14,8 @@ type distribution struct {
 	owner, expected func(task int32) int32
 	// held lists copies of tasks by bin, best first; tasks of other classes among them are passed over.
 	held []heldBy
+
+	in []bool // by task: is it in the class
 }
 
 // unplaced marks a task of the class that has no bin yet.
@@ -21,43 +23,49 @@ const unplaced = int32(-2)
 
 // run writes the bin of each task of the class into result, and adds the class to the loads of the bins.
 func (d *distribution) run(result []int32) {
-	in := make([]bool, len(result)) // is the task in this class
+	d.in = make([]bool, len(d.f.tasks))
 	for _, t := range d.class.tasks {
-		in[t], result[t] = true, unplaced
+		d.in[t], result[t] = true, unplaced
 	}
-	d.count(in)
+	d.count()
 	setQuotas(d.bins, len(d.class.tasks), d.class.weight)
 	d.keep(result)
-	for _, t := range d.class.tasks { // what was promised
-		if b := d.expected(t); b != none && result[t] == unplaced {
+	for _, t := range d.class.tasks { // the promise cannot be kept, the owner has room: stay
+		if b := d.owner(t); b != none && result[t] == unplaced {
 			d.put(result, t, b)
 		}
 	}
 	for _, h := range d.held { // where the state is
-		if in[h.task] && result[h.task] == unplaced {
+		if d.in[h.task] && result[h.task] == unplaced {
 			d.put(result, h.task, h.process)
 		}
 	}
 	d.spread(result)
 }
 
-// count fills in each bin's claims. A task is counted once, for its strongest claim: the owner's, else the promise, else
-// the best copy.
-func (d *distribution) count(in []bool) {
-	claimed := make([]bool, len(in))
+// claim is the bin that t belongs to if nothing speaks against it: the one it was promised to, which is news against
+// who owns it now; else the owner.
+func (d *distribution) claim(t int32) int32 {
+	if b := d.expected(t); b != none {
+		return b
+	}
+	return d.owner(t)
+}
+
+// count fills in each bin's claims; a task counts once.
+func (d *distribution) count() {
+	free := make([]bool, len(d.in))
 	for _, t := range d.class.tasks {
-		if b := d.owner(t); b != none {
-			d.bins[b].owned++
-			claimed[t] = true
-		} else if b := d.expected(t); b != none {
-			d.bins[b].expected++
-			claimed[t] = true
+		if b := d.claim(t); b != none {
+			d.bins[b].claimed++
+		} else {
+			free[t] = true
 		}
 	}
 	for _, h := range d.held {
-		if in[h.task] && !claimed[h.task] {
+		if free[h.task] {
 			d.bins[h.process].held++
-			claimed[h.task] = true
+			free[h.task] = false
 		}
 	}
 }
@@ -70,45 +78,34 @@ func (d *distribution) put(result []int32, t, b int32) {
 	}
 }
 
-// keep leaves with every bin what it owns, up to its quota. A bin that owns more gives up first what is wanted
-// elsewhere: promised to, or held by, a bin with room. The rest it gives up evenly over its members and sub-topologies.
+// keep leaves with every bin what it claims, up to its quota. A bin that claims more gives up first what a bin with room
+// has state of; the rest it gives up evenly over its members and sub-topologies.
 func (d *distribution) keep(result []int32) {
 	surplus := make([]int, len(d.bins))
 	for b := range d.bins {
-		kept := min(d.bins[b].owned, d.bins[b].quota)
-		surplus[b] = d.bins[b].owned - kept
+		kept := min(d.bins[b].claimed, d.bins[b].quota)
+		surplus[b] = d.bins[b].claimed - kept
 		d.bins[b].left -= kept
 	}
-	give := func(t, to int32) {
-		from := d.owner(t)
-		if from == none || to == from || surplus[from] == 0 || result[t] != unplaced {
-			return
+	for _, h := range d.held {
+		if !d.in[h.task] || result[h.task] != unplaced {
+			continue
 		}
-		if d.put(result, t, to); result[t] == to {
+		from := d.claim(h.task)
+		if from == none || from == h.process || surplus[from] == 0 {
+			continue
+		}
+		if d.put(result, h.task, h.process); result[h.task] != unplaced {
 			surplus[from]--
 		}
 	}
+	claimed := make([][]int32, len(d.bins))
 	for _, t := range d.class.tasks {
-		if to := d.expected(t); to != none {
-			give(t, to)
+		if b := d.claim(t); b != none && result[t] == unplaced {
+			claimed[b] = append(claimed[b], t)
 		}
 	}
-	in := make(map[int32]bool, len(d.class.tasks))
-	for _, t := range d.class.tasks {
-		in[t] = true
-	}
-	for _, h := range d.held {
-		if in[h.task] {
-			give(h.task, h.process)
-		}
-	}
-	owned := make([][]int32, len(d.bins))
-	for _, t := range d.class.tasks {
-		if b := d.owner(t); b != none && result[t] == unplaced {
-			owned[b] = append(owned[b], t)
-		}
-	}
-	for b, tasks := range owned {
+	for b, tasks := range claimed {
 		if surplus[b] > 0 {
 			tasks = d.keepOrder(tasks)[:len(tasks)-surplus[b]]
 		}
@@ -119,7 +116,7 @@ func (d *distribution) keep(result []int32) {
 }
 
 // keepOrder sorts tasks so that giving up from the end takes, again and again, one from the member with the most left
-// and there from the sub-topology with the most left.
+// and there from the sub-topology with the most left; what was promised but has not come yet is given up before all else.
 func (d *distribution) keepOrder(tasks []int32) []int32 {
 	member := func(t int32) int32 { return d.f.owner[t] }
 	sub := func(t int32) int32 { return d.f.tasks[t].ID.Subtopology }
@@ -138,7 +135,7 @@ func (d *distribution) keepOrder(tasks []int32) []int32 {
 		inMember[member(t)]++
 	}
 	slices.SortFunc(order, func(a, b int32) int {
-		return cmp.Or(cmp.Compare(rank[a], rank[b]), cmp.Compare(member(a), member(b)), cmp.Compare(a, b))
+		return cmp.Or(compareBool(d.owner(a) != d.claim(a), d.owner(b) != d.claim(b)), cmp.Compare(rank[a], rank[b]), cmp.Compare(member(a), member(b)), cmp.Compare(a, b))
 	})
 	return order
 }

@@ -8,17 +8,19 @@ type bin struct {
 	capacity int64 // > 0
 	quota    int   // tasks of the class in hand
 	left     int   // part of the quota not yet filled
-	owned    int   // tasks of the class it has claims on, by strength of the claim:
-	expected int
-	held     int
+	claimed  int   // tasks of the class that it was promised, or else owns
+	held     int   // tasks of the class without such a claim of which it has the best copy
 }
 
-// after is the load per capacity once one more task of the weight is in, as a fraction.
-func (b *bin) after(weight int64) (num, den int64) { return b.load + weight, b.capacity }
+// halfway is the load per capacity with half of one more task of the weight, as a fraction. Half, not all or none of it
+// (Webster's method, not d'Hondt's): so a bin of capacity 10 gets what ten bins of capacity 1 get, rounded to the nearest,
+// and the members of any two processes differ by one task at most.
+func (b *bin) halfway(weight int64) (num, den int64) { return 2*b.load + weight, b.capacity }
 
-// setQuotas hands out n slots of the given weight, each to the bin that will be least loaded with it. Among equals, the
-// bin goes first that has claims not yet covered: that is what makes a placement repeat itself, and what makes a new
-// bin take slots from the others without shifting any between them.
+// setQuotas hands out n slots of the given weight, each to the bin that has least before it. Among equals, those go first
+// that have a claim not yet covered. That a claim counts as yes or no, not by how many, makes a placement repeat itself
+// also while only some have let go of what they must; that claims decide ties only, makes a new bin take slots from the
+// others without shifting any between them.
 func setQuotas(bins []bin, n int, weight int64) {
 	h := slotHeap{bins: bins, weight: weight, heap: make([]int32, len(bins))}
 	for i := range bins {
@@ -48,13 +50,12 @@ type slotHeap struct {
 
 func (h *slotHeap) less(i, j int32) bool {
 	a, b := &h.bins[i], &h.bins[j]
-	an, ad := a.after(h.weight)
-	bn, bd := b.after(h.weight)
+	an, ad := a.halfway(h.weight)
+	bn, bd := b.halfway(h.weight)
 	c := cmp.Or(
 		cmp.Compare(an*bd, bn*ad),
-		-cmp.Compare(max(a.owned-a.quota, 0), max(b.owned-b.quota, 0)),
-		-cmp.Compare(max(a.owned+a.expected-a.quota, 0), max(b.owned+b.expected-b.quota, 0)),
-		-cmp.Compare(max(a.owned+a.expected+a.held-a.quota, 0), max(b.owned+b.expected+b.held-b.quota, 0)),
+		-compareBool(a.claimed > a.quota, b.claimed > b.quota),
+		-compareBool(a.claimed+a.held > a.quota, b.claimed+b.held > b.quota),
 		cmp.Compare(i, j),
 	)
 	return c < 0
@@ -73,5 +74,16 @@ func (h *slotHeap) down(i int) {
 		}
 		h.heap[i], h.heap[least] = h.heap[least], h.heap[i]
 		i = least
+	}
+}
+
+func compareBool(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case a:
+		return 1
+	default:
+		return -1
 	}
 }

@@ -210,7 +210,7 @@ func decide(ix *index, list []joined, epoch router.Epoch, known []View) []Assign
 	c := readClaims(list, ix)
 	out := make([]Assignment, len(list))
 	for m := range list {
-		out[m] = Assignment{Epoch: epoch, Tasks: len(ix.shape.Tasks), Problems: list[m].problems, Fence: list[m].member.Fencing}
+		out[m] = Assignment{Epoch: epoch, Tasks: len(ix.shape.Tasks), Problems: slices.Clone(list[m].problems), Fence: list[m].member.Fencing}
 	}
 	target := place(ix, list, &c)
 	fences := newFences(list, known)
@@ -259,7 +259,7 @@ func place(ix *index, list []joined, c *claims) []int32 {
 			members[slot[m]].Owned = append(members[slot[m]].Owned, ix.shape.Tasks[t].ID)
 		}
 	}
-	for id, m := range promises(list) {
+	for id, m := range promises(list) { // in any order: the assignor makes a table of them
 		if slot[m] != nobody {
 			members[slot[m]].Expected = append(members[slot[m]].Expected, id)
 		}
@@ -276,12 +276,20 @@ func place(ix *index, list []joined, c *claims) []int32 {
 	return target
 }
 
-// promises says whom the newest assignment promised a task to.
+// promises says whom the newest assignments promised a task to. Older ones are void: the members that got the newest
+// were placed after them.
 func promises(list []joined) map[store.TaskID]int32 {
+	newest := router.Epoch(0)
+	for m := range list {
+		newest = max(newest, list[m].member.Last)
+	}
 	to := make(map[store.TaskID]int32)
 	for m := range list {
+		if list[m].member.Last != newest {
+			continue
+		}
 		for _, id := range list[m].member.Incoming {
-			if have, ok := to[id]; !ok || list[m].member.Last > list[have].member.Last {
+			if _, ok := to[id]; !ok {
 				to[id] = int32(m)
 			}
 		}
