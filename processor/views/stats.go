@@ -1,7 +1,6 @@
 package views
 
 import (
-	"bytes"
 	"fmt"
 	"math"
 	"strconv"
@@ -51,63 +50,63 @@ func (s Statistics) appendHead(b []byte) []byte {
 
 // parseStats reads what appendStats wrote, parseAvg what appendAvg wrote. They are the state of the view, read and
 // written for each record, so they take exactly that form.
-func parseStats(b []byte) (s Statistics, err error) {
-	if s, b, err = parseHead(b); err != nil {
-		return Statistics{}, err
-	}
-	for _, m := range []struct {
-		name string
-		to   *float64
-	}{{`,"min":`, &s.Min}, {`,"max":`, &s.Max}, {`,"avg":`, &s.Avg}} {
-		if *m.to, b, err = parseMember(b, m.name); err != nil {
-			return Statistics{}, err
-		}
-	}
-	return s, parseEnd(b)
+func parseStats(b []byte) (Statistics, error) {
+	p := statsParser{rest: b}
+	s := p.head()
+	s.Min = p.number(`,"min":`)
+	s.Max = p.number(`,"max":`)
+	s.Avg = p.number(`,"avg":`)
+	return s, p.end()
 }
 
-func parseAvg(b []byte) (s Statistics, err error) {
-	if s, b, err = parseHead(b); err != nil {
-		return Statistics{}, err
-	}
-	if s.Avg, b, err = parseMember(b, `,"avg":`); err != nil {
-		return Statistics{}, err
-	}
-	return s, parseEnd(b)
+func parseAvg(b []byte) (Statistics, error) {
+	p := statsParser{rest: b}
+	s := p.head()
+	s.Avg = p.number(`,"avg":`)
+	return s, p.end()
 }
 
-func parseHead(b []byte) (s Statistics, rest []byte, err error) {
-	count, rest, err := parseMember(b, `{"count":`)
+// statsParser reads the members one after the other and keeps the first error.
+type statsParser struct {
+	rest []byte
+	err  error
+}
+
+func (p *statsParser) head() (s Statistics) {
+	count := p.number(`{"count":`)
+	if s.Count = int64(count); p.err == nil && (float64(s.Count) != count || s.Count < 1) {
+		p.err = fmt.Errorf("stored statistics: count %g is no number of records", count)
+	}
+	s.Sum = p.number(`,"sum":`)
+	return s
+}
+
+// number reads the member that begins with name.
+func (p *statsParser) number(name string) float64 {
+	if p.err != nil {
+		return 0
+	}
+	if len(p.rest) < len(name) || string(p.rest[:len(name)]) != name {
+		p.err = fmt.Errorf("stored statistics: no member %s", name)
+		return 0
+	}
+	text := p.rest[len(name):]
+	end := 0
+	for end < len(text) && text[end] != ',' && text[end] != '}' {
+		end++
+	}
+	x, err := parseNumber(text[:end])
 	if err != nil {
-		return s, nil, err
-	}
-	s.Count = int64(count)
-	if float64(s.Count) != count || s.Count < 1 {
-		return s, nil, fmt.Errorf("stored statistics: count %g is no number of records", count)
-	}
-	s.Sum, rest, err = parseMember(rest, `,"sum":`)
-	return s, rest, err
-}
-
-func parseMember(b []byte, name string) (x float64, rest []byte, err error) {
-	rest, ok := bytes.CutPrefix(b, []byte(name))
-	if !ok {
-		return 0, nil, fmt.Errorf("stored statistics: no member %s", name)
-	}
-	end := bytes.IndexAny(rest, ",}")
-	if end < 0 {
-		return 0, nil, fmt.Errorf("stored statistics: no end after %s", name)
-	}
-	if x, err = parseNumber(rest[:end]); err != nil {
 		// Not wrapped: it is the state that cannot be read, not the record.
-		return 0, nil, fmt.Errorf("stored statistics: %s is followed by no number", name)
+		p.err = fmt.Errorf("stored statistics: %s is followed by no number", name)
 	}
-	return x, rest[end:], nil
+	p.rest = text[end:]
+	return x
 }
 
-func parseEnd(b []byte) error {
-	if string(b) != "}" {
-		return fmt.Errorf("stored statistics: %d bytes after the last member", len(b))
+func (p *statsParser) end() error {
+	if p.err == nil && string(p.rest) != "}" {
+		p.err = fmt.Errorf("stored statistics: %d bytes after the last member", len(p.rest))
 	}
-	return nil
+	return p.err
 }

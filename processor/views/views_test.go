@@ -224,7 +224,7 @@ func TestKeeperErrors(t *testing.T) {
 		{"stats of an average", stats, `{"count":1,"sum":2,"avg":2}`, `[stored statistics: no member ,"min":]`},
 		{"stats of nothing", stats, `{"count":0,"sum":2,"min":1,"max":1,"avg":2}`, `[stored statistics: count 0 is no number of records]`},
 		{"stats with more", stats, `{"count":1,"sum":2,"min":1,"max":1,"avg":2}x`, `[stored statistics: 2 bytes after the last member]`},
-		{"stats cut", stats, `{"count":1,"sum":2`, `[stored statistics: no end after ,"sum":]`},
+		{"stats cut", stats, `{"count":1,"sum":2`, `[stored statistics: no member ,"min":]`},
 		// The state is bad, not the record: no handler may skip it.
 		{"stats of words", stats, `{"count":1,"sum":two,"min":1,"max":1,"avg":2}`, `[stored statistics: ,"sum": is followed by no number]`},
 	} {
