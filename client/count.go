@@ -1,0 +1,97 @@
+package client
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/statemesh/statemesh/proto/statemesh/v1"
+	"github.com/statemesh/statemesh/proto/wire"
+	"github.com/statemesh/statemesh/router"
+	"github.com/statemesh/statemesh/store"
+)
+
+// Count is an estimate of a number of keys.
+type Count struct {
+	// Approximate number of keys; see upstream's approximateNumEntries.
+	Approximate int64
+	// Answers say what it is worth, one per partition, in no particular order.
+	Answers []Answer
+}
+
+// Count estimates the number of keys of a store, over all partitions or the one of [InPartition]. Owners are asked side
+// by side.
+func (c *Client) Count(ctx context.Context, name store.Name, opts ...Option) (Count, error) {
+	o := gather(opts)
+	var mu sync.Mutex // guards what follows
+	var out Count
+	counted := make(map[store.Partition]bool)
+
+	open := func(s *router.Snapshot) ([]store.Partition, error) {
+		all, err := partitionsOf(s, name, o)
+		if err != nil {
+			return nil, err
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		left := all[:0]
+		for _, p := range all {
+			if !counted[p] {
+				left = append(left, p)
+			}
+		}
+		return left, nil
+	}
+	send := func(ctx context.Context, q statemeshv1.QueryServiceClient, parts []store.Partition) error {
+		sent := time.Now()
+		resp, err := q.Count(ctx, &statemeshv1.CountRequest{Store: string(name), Partitions: toInt32(parts), Options: o.proto()})
+		if err != nil {
+			return err
+		}
+		answers, err := wire.ToAnswers(resp.GetAnswers())
+		if err != nil {
+			return err
+		}
+		for i := range answers {
+			if err := c.accept(name, o, &answers[i], sent); err != nil {
+				return err
+			}
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		out.Approximate += resp.GetApproximateCount()
+		out.Answers = append(out.Answers, answers...)
+		for _, p := range parts {
+			counted[p] = true
+		}
+		return nil
+	}
+	if err := c.ask(ctx, "count", name, o, open, send); err != nil {
+		return Count{}, err
+	}
+	return out, nil
+}
+
+// partitionsOf are all partitions of a store, or the one that was given.
+func partitionsOf(s *router.Snapshot, name store.Name, o *callOptions) ([]store.Partition, error) {
+	st, err := s.Store(name)
+	if err != nil {
+		return nil, err
+	}
+	if o.placed {
+		return []store.Partition{o.partition}, nil
+	}
+	all := make([]store.Partition, st.Partitions)
+	for i := range all {
+		all[i] = store.Partition(i)
+	}
+	return all, nil
+}
+
+func toInt32(parts []store.Partition) []int32 {
+	out := make([]int32, len(parts))
+	for i, p := range parts {
+		out[i] = int32(p)
+	}
+	return out
+}

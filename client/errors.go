@@ -1,0 +1,55 @@
+package client
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/statemesh/statemesh/store"
+)
+
+// ErrNoMap reports that no instance and no seed gave the map, so there is nobody to ask.
+var ErrNoMap = errors.New("client: nobody gave the map")
+
+// CallError is a call that was not answered. It unwraps to what the last attempt said, an error of package store or
+// [github.com/statemesh/statemesh/proto/wire.ErrUnreachable], and to the error of the context when that ended the call.
+type CallError struct {
+	// Op is what was asked: "get", "batch get", "scan", "count", "learn the map".
+	Op    string
+	Store store.Name
+	// Endpoint of the instance that was asked last; empty when there was nobody to ask.
+	Endpoint string
+	// Attempts that were made.
+	Attempts int
+	// Took is the time from the call to its end.
+	Took time.Duration
+	// Err is what the last attempt said.
+	Err error
+	// Ctx is the context's error when that ended the call, else nil.
+	Ctx error
+}
+
+func (e *CallError) Error() string {
+	s := e.Op
+	if e.Store != "" {
+		s += " " + string(e.Store)
+	}
+	if e.Endpoint != "" {
+		s += " at " + e.Endpoint
+	}
+	if e.Attempts > 1 {
+		s += fmt.Sprintf(" (%d attempts in %s)", e.Attempts, e.Took.Round(time.Millisecond))
+	}
+	if e.Ctx != nil {
+		s += ": " + e.Ctx.Error()
+	}
+	return s + ": " + e.Err.Error()
+}
+
+// Unwrap returns Err, and Ctx if there is one.
+func (e *CallError) Unwrap() []error {
+	if e.Ctx != nil {
+		return []error{e.Err, e.Ctx}
+	}
+	return []error{e.Err}
+}

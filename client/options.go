@@ -1,0 +1,63 @@
+package client
+
+import (
+	"time"
+
+	"github.com/statemesh/statemesh/proto/statemesh/v1"
+	"github.com/statemesh/statemesh/proto/wire"
+	"github.com/statemesh/statemesh/router"
+	"github.com/statemesh/statemesh/store"
+)
+
+// Option changes one call.
+type Option func(*callOptions)
+
+type callOptions struct {
+	read      wire.ReadOptions
+	partition store.Partition
+	placed    bool   // partition was given
+	via       string // endpoint to ask, whoever owns the key
+	anyone    bool   // ask a random instance
+}
+
+func gather(opts []Option) *callOptions {
+	o := &callOptions{}
+	for _, opt := range opts {
+		opt(o)
+	}
+	return o
+}
+
+func (o *callOptions) proto() *statemeshv1.ReadOptions { return wire.FromReadOptions(o.read) }
+
+func (o *callOptions) prefer() router.Preference {
+	if o.read.OnlyActive {
+		return router.OnlyActive
+	}
+	return router.PreferActive
+}
+
+// MaxStaleness is the oldest answer that is accepted, at least 1 ms: the age of the state when the answer is handed over,
+// the time on the way included. Without it the server's defaults hold.
+func MaxStaleness(d time.Duration) Option {
+	return func(o *callOptions) { o.read.MaxStaleness = d }
+}
+
+// NoCache keeps the remote caches of the instances out of the answer.
+func NoCache() Option { return func(o *callOptions) { o.read.BypassCache = true } }
+
+// OnlyActive accepts an answer of the owner alone: no standby, no cache.
+func OnlyActive() Option { return func(o *callOptions) { o.read.OnlyActive = true } }
+
+// InPartition says where the key is, or which partition to read, instead of the hash of the key. For a key that the
+// default partitioner would not put there the server refuses to answer: it could prove nothing.
+func InPartition(p store.Partition) Option {
+	return func(o *callOptions) { o.partition, o.placed = p, true }
+}
+
+// Via asks the instance at endpoint, whoever owns the key, and nobody else: that instance answers out of its own stores,
+// its cache, or by a hop. For tests and diagnosis.
+func Via(endpoint string) Option { return func(o *callOptions) { o.via = endpoint } }
+
+// ViaAny asks an instance chosen at random, as a caller that knows no map would. For tests and benchmarks.
+func ViaAny() Option { return func(o *callOptions) { o.anyone = true } }

@@ -1,0 +1,173 @@
+package client
+
+import (
+	"bytes"
+	"context"
+	"iter"
+
+	"github.com/statemesh/statemesh/proto/statemesh/v1"
+	"github.com/statemesh/statemesh/proto/wire"
+	"github.com/statemesh/statemesh/router"
+	"github.com/statemesh/statemesh/store"
+)
+
+// ScanQuery describes an ordered read. Order is unsigned lexicographic over the key bytes.
+type ScanQuery struct {
+	// From and To are inclusive bounds; nil means open. From > To is an empty result, not an error.
+	From, To []byte
+	// Prefix restricts the scan to keys that start with it; it may not be combined with From or To. nil: no restriction.
+	Prefix []byte
+	// Reverse returns rows in descending order. From stays the lower bound.
+	Reverse bool
+	// Limit is the most rows wanted; 0: all.
+	Limit int64
+	// Answers, if set, is told what rows are worth whenever the stream of an instance begins, at the start and after a
+	// move, before the first of its rows. It is called in the goroutine that ranges over the scan.
+	Answers func([]Answer)
+}
+
+// Row is one row of a scan.
+type Row struct {
+	Key       []byte
+	Value     store.Value
+	Partition store.Partition
+}
+
+// Scan reads rows in key order, over all partitions merged or the one of [InPartition]:
+//
+//	for row, err := range c.Scan(ctx, "counts", client.ScanQuery{Prefix: []byte("a")}) {
+//		if err != nil { return err } // the last thing a scan yields; the rows before it are right, but not all
+//		use(row)
+//	}
+//
+// Each owner streams its own partitions, read at one commit each. When a stream breaks or its partitions move, the scan
+// goes on behind the last row at whoever owns them then, at a newer commit: no row is lost or repeated, and [Config].Timeout
+// without progress ends it. Breaking out of the loop ends the streams.
+func (c *Client) Scan(ctx context.Context, name store.Name, q ScanQuery, opts ...Option) iter.Seq2[Row, error] {
+	return func(yield func(Row, error) bool) {
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel() // ends what is still streaming
+		s := &scan{c: c, name: name, q: q, o: gather(opts)}
+		if err := s.plan(ctx); err != nil {
+			yield(Row{}, err)
+			return
+		}
+		for n := int64(0); q.Limit == 0 || n < q.Limit; n++ {
+			seg, err := s.least(ctx)
+			if err != nil {
+				yield(Row{}, err)
+				return
+			}
+			if seg == nil {
+				return
+			}
+			if !yield(seg.take(), nil) {
+				return
+			}
+		}
+	}
+}
+
+// scan is a Scan under way: one segment per instance, merged.
+type scan struct {
+	c        *Client
+	name     store.Name
+	q        ScanQuery
+	o        *callOptions
+	segments []*segment
+}
+
+// plan divides the partitions among their owners.
+func (s *scan) plan(ctx context.Context) error {
+	if len(s.q.Prefix) > 0 && (s.q.From != nil || s.q.To != nil) {
+		return &store.InvalidRequestError{Field: "prefix", Reason: "may not be combined with from or to"}
+	}
+	if s.q.Limit < 0 {
+		return &store.InvalidRequestError{Field: "limit", Reason: "negative"}
+	}
+	ctx, cancel := s.c.deadline(ctx)
+	defer cancel()
+	a := s.c.begin("scan", s.name, s.o)
+	for {
+		a.n++
+		m, err := a.topology(ctx)
+		if err == nil {
+			if s.segments, err = s.divide(a, m); err == nil {
+				return nil
+			}
+		}
+		if err := a.again(ctx, m, failure{err: err}); err != nil {
+			return err
+		}
+	}
+}
+
+func (s *scan) divide(a *attempts, m *router.Snapshot) ([]*segment, error) {
+	parts, err := partitionsOf(m, s.name, s.o)
+	if err != nil {
+		return nil, err
+	}
+	if s.o.via != "" || s.o.anyone {
+		return []*segment{{s: s, parts: parts}}, nil // one instance merges all
+	}
+	groups, err := a.group(m, parts)
+	if err != nil {
+		return nil, err
+	}
+	segments := make([]*segment, len(groups))
+	for i := range groups {
+		segments[i] = &segment{s: s, parts: groups[i].parts}
+	}
+	return segments, nil
+}
+
+// least returns the segment with the next row in order, nil when there is none. There are few segments, one per owner.
+func (s *scan) least(ctx context.Context) (*segment, error) {
+	var best *segment
+	for _, seg := range s.segments {
+		if err := seg.fill(ctx); err != nil {
+			return nil, err
+		}
+		if !seg.has() {
+			continue
+		}
+		if best == nil || s.before(seg.head(), best.head()) {
+			best = seg
+		}
+	}
+	return best, nil
+}
+
+// before orders rows by key in the direction of the scan, equal keys of different partitions by partition.
+func (s *scan) before(a, b *statemeshv1.Row) bool {
+	switch cmp := bytes.Compare(a.GetKey(), b.GetKey()); {
+	case cmp == 0:
+		return a.GetPartition() < b.GetPartition()
+	case s.q.Reverse:
+		return cmp > 0
+	default:
+		return cmp < 0
+	}
+}
+
+// request is the request for a segment behind token, for at most limit rows; 0: no limit.
+func (s *scan) request(parts []store.Partition, token []byte, limit int64) *statemeshv1.ScanRequest {
+	req := &statemeshv1.ScanRequest{
+		Store: string(s.name), Partitions: toInt32(parts), From: s.q.From, To: s.q.To, Prefix: s.q.Prefix,
+		Order: statemeshv1.Order_ORDER_ASCENDING, ResumeToken: token, Options: s.o.proto(),
+	}
+	if s.q.Reverse {
+		req.Order = statemeshv1.Order_ORDER_DESCENDING
+	}
+	if limit > 0 {
+		req.Limit = &limit
+	}
+	return req
+}
+
+// rowOf reads a row of a message.
+func rowOf(m *statemeshv1.Row) Row {
+	r := Row{Key: m.GetKey(), Partition: store.Partition(m.GetPartition())}
+	r.Value, _ = wire.ToValue(m.GetValue()) // its presence was checked when the message came
+	return r
+}
