@@ -189,7 +189,7 @@ type CacheMode int32
 const (
 	// It may, within max_staleness: the default.
 	CacheMode_CACHE_MODE_UNSPECIFIED CacheMode = 0
-	// It may not: a replica answers. The answer is not put into the cache either.
+	// It may not: a replica answers. What the cache holds may be refreshed by that answer.
 	CacheMode_CACHE_MODE_BYPASS CacheMode = 1
 )
 

@@ -33,7 +33,7 @@ const (
 //
 // MetadataService tells which stores there are and who holds them. Every answer comes out of one snapshot of the
 // published metadata, whose version is its epoch; epochs only grow. An instance that has not yet seen any metadata
-// answers REASON_NOT_READY.
+// answers REASON_NOT_READY; a watch waits for it.
 type MetadataServiceClient interface {
 	// ListStores lists the stores of the application.
 	ListStores(ctx context.Context, in *ListStoresRequest, opts ...grpc.CallOption) (*ListStoresResponse, error)
@@ -109,7 +109,7 @@ type MetadataService_WatchClient = grpc.ServerStreamingClient[WatchResponse]
 //
 // MetadataService tells which stores there are and who holds them. Every answer comes out of one snapshot of the
 // published metadata, whose version is its epoch; epochs only grow. An instance that has not yet seen any metadata
-// answers REASON_NOT_READY.
+// answers REASON_NOT_READY; a watch waits for it.
 type MetadataServiceServer interface {
 	// ListStores lists the stores of the application.
 	ListStores(context.Context, *ListStoresRequest) (*ListStoresResponse, error)

@@ -34,6 +34,9 @@ const (
 // QueryService answers reads of any key from any instance: out of its own stores, out of its remote cache, or by one
 // hop to a replica. Errors carry a google.rpc.ErrorInfo and a statemesh.v1.ErrorDetail. All calls need a deadline; one
 // without gets the server's default.
+//
+// A server that does not know a field of a request refuses it with REASON_INVALID_REQUEST: what is asked for is honoured
+// or refused, never ignored.
 type QueryServiceClient interface {
 	// Get reads one key. A key without a value is the status NOT_FOUND with REASON_KEY_NOT_FOUND; its detail says which
 	// replica proved the absence.
@@ -113,6 +116,9 @@ func (c *queryServiceClient) Count(ctx context.Context, in *CountRequest, opts .
 // QueryService answers reads of any key from any instance: out of its own stores, out of its remote cache, or by one
 // hop to a replica. Errors carry a google.rpc.ErrorInfo and a statemesh.v1.ErrorDetail. All calls need a deadline; one
 // without gets the server's default.
+//
+// A server that does not know a field of a request refuses it with REASON_INVALID_REQUEST: what is asked for is honoured
+// or refused, never ignored.
 type QueryServiceServer interface {
 	// Get reads one key. A key without a value is the status NOT_FOUND with REASON_KEY_NOT_FOUND; its detail says which
 	// replica proved the absence.

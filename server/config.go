@@ -1,0 +1,189 @@
+package server
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/statemesh/statemesh/proto/wire"
+)
+
+// DefaultMaxStaleness is what a request without a bound accepts from the remote cache and from standbys: the value that
+// `query.default.max.staleness` has when nobody sets it. 5 s, as long as the cache keeps an answer.
+const DefaultMaxStaleness = 5 * time.Second
+
+// Config of a server. Zero means the default, except where the comment says otherwise.
+type Config struct {
+	// Application is the application id. Required: a peer of another application is refused by it.
+	Application string
+	// Instance is the id of this instance in the metadata. Required.
+	Instance string
+	// Endpoint is "host:port" as peers and clients dial this instance; it labels its answers. Required.
+	Endpoint string
+
+	// Listen is the address of the gRPC server, "host:port". Ignored when Listener is set.
+	Listen string
+	// Listener, if set, is served and closed by Run.
+	Listener net.Listener
+	// AdminListen is the address of the admin endpoint (metrics, profiles, health, status) over plain HTTP. Whoever
+	// reaches it can read memory through profiles, so it is an address of its own. Empty: no admin endpoint.
+	AdminListen string
+	// AdminListener, if set, is served and closed by Run.
+	AdminListener net.Listener
+
+	// TLS names the files of certificate and key. nil: plain text, which is refused beyond loopback unless
+	// AllowInsecure is set.
+	TLS *TLS
+	// AllowInsecure serves plain text on any address. Everybody who reaches the port can then read every store and pass
+	// for a peer.
+	AllowInsecure bool
+
+	// MaxMessageBytes is the greatest request taken and the greatest answer given. Default [wire.MaxMessageBytes]; above
+	// it, every client and peer must be configured alike.
+	MaxMessageBytes int
+	// MaxKeyBytes is the greatest key. Default [wire.MaxKeyBytes].
+	MaxKeyBytes int
+	// MaxBatchKeys is the most keys of a BatchGet. Default 10,000: more gain nothing per key and hold a slot for long.
+	MaxBatchKeys int
+	// MaxScanRows and MaxScanBytes end one stream of a scan, which the caller may then resume at a newer commit.
+	// Defaults 1,000,000 rows and 256 MiB: a snapshot is not held open for ever.
+	MaxScanRows, MaxScanBytes int64
+	// ScanChunkBytes is how many bytes of rows are collected into one message. Default 128 KiB: large enough that a row
+	// costs no system call, small enough that a merge of 100 partitions buffers little.
+	ScanChunkBytes int
+
+	// MaxRequests bounds the requests of clients in flight, scans apart. Default 1024. Above it: OVERLOADED.
+	MaxRequests int
+	// MaxScans bounds the scans of clients in flight; each holds snapshots and buffers. Default 128.
+	MaxScans int
+	// MaxPeerRequests and MaxPeerScans are the same for requests that peers forward. Defaults 4096 and 1024: the client's
+	// instance has already admitted them, and refusing them wastes its work.
+	MaxPeerRequests, MaxPeerScans int
+	// MaxWatches bounds the watches of metadata. Default 1024.
+	MaxWatches int
+
+	// DefaultDeadline is given to a call without one. Default 10 s; a scan gets 30 times as long.
+	DefaultDeadline time.Duration
+	// DefaultMaxStaleness is what a request without a bound accepts from the remote cache and from standbys. 0 means what
+	// it says: neither answers such a request. See the constant for the usual value.
+	DefaultMaxStaleness time.Duration
+	// DrainTimeout is how long Run waits for requests in flight after its context ended. Default 10 s.
+	DrainTimeout time.Duration
+
+	// Logger gets a line per change of life. nil: none.
+	Logger *slog.Logger
+	// Registerer takes the metrics. nil: none.
+	Registerer prometheus.Registerer
+	// Gatherer is what the admin endpoint shows under /metrics. nil: no such page.
+	Gatherer prometheus.Gatherer
+}
+
+// scanDeadlineFactor: a scan streams at the pace of its reader.
+const scanDeadlineFactor = 30
+
+func (c Config) withDefaults() Config {
+	def := func(v *int, d int) {
+		if *v == 0 {
+			*v = d
+		}
+	}
+	def(&c.MaxMessageBytes, wire.MaxMessageBytes)
+	def(&c.MaxKeyBytes, wire.MaxKeyBytes)
+	def(&c.MaxBatchKeys, 10_000)
+	def(&c.ScanChunkBytes, 128<<10)
+	def(&c.MaxRequests, 1024)
+	def(&c.MaxScans, 128)
+	def(&c.MaxPeerRequests, 4096)
+	def(&c.MaxPeerScans, 1024)
+	def(&c.MaxWatches, 1024)
+	if c.MaxScanRows == 0 {
+		c.MaxScanRows = 1_000_000
+	}
+	if c.MaxScanBytes == 0 {
+		c.MaxScanBytes = 256 << 20
+	}
+	if c.DefaultDeadline == 0 {
+		c.DefaultDeadline = 10 * time.Second
+	}
+	if c.DrainTimeout == 0 {
+		c.DrainTimeout = 10 * time.Second
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	return c
+}
+
+// validate reports all problems at once.
+func (c *Config) validate() error {
+	var errs []error
+	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	if c.Application == "" {
+		bad("application: empty")
+	}
+	if c.Instance == "" {
+		bad("instance: empty")
+	}
+	if host, port, err := net.SplitHostPort(c.Endpoint); err != nil || host == "" || port == "" {
+		bad("endpoint %q: want host:port", c.Endpoint)
+	}
+	if c.Listener == nil && c.Listen == "" {
+		bad("listen: empty")
+	}
+	for _, n := range []struct {
+		name string
+		v    int64
+	}{
+		{"max message bytes", int64(c.MaxMessageBytes)}, {"max key bytes", int64(c.MaxKeyBytes)},
+		{"max batch keys", int64(c.MaxBatchKeys)}, {"max scan rows", c.MaxScanRows}, {"max scan bytes", c.MaxScanBytes},
+		{"scan chunk bytes", int64(c.ScanChunkBytes)}, {"max requests", int64(c.MaxRequests)}, {"max scans", int64(c.MaxScans)},
+		{"max peer requests", int64(c.MaxPeerRequests)}, {"max peer scans", int64(c.MaxPeerScans)},
+		{"max watches", int64(c.MaxWatches)}, {"default deadline", int64(c.DefaultDeadline)},
+		{"default max staleness", int64(c.DefaultMaxStaleness)}, {"drain timeout", int64(c.DrainTimeout)},
+	} {
+		if n.v < 0 {
+			bad("%s: negative", n.name)
+		}
+	}
+	if c.MaxMessageBytes < 4*c.MaxKeyBytes {
+		bad("max message bytes %d: want at least four keys of %d", c.MaxMessageBytes, c.MaxKeyBytes)
+	}
+	if c.ScanChunkBytes > c.MaxMessageBytes/2 {
+		bad("scan chunk bytes %d: want at most half of max message bytes %d", c.ScanChunkBytes, c.MaxMessageBytes)
+	}
+	if c.TLS != nil {
+		if err := c.TLS.validate(); err != nil {
+			errs = append(errs, err)
+		}
+	} else if addr := c.listenAddr(); !c.AllowInsecure && addr != "" && !isLoopback(addr) {
+		bad("listen %s: plain text beyond loopback: name tls certificate and key, or allow insecure", addr)
+	}
+	if len(errs) == 0 {
+		return nil
+	}
+	return fmt.Errorf("server config: %w", errors.Join(errs...))
+}
+
+func (c *Config) listenAddr() string {
+	if c.Listener != nil {
+		return c.Listener.Addr().String()
+	}
+	return c.Listen
+}
+
+// isLoopback reports whether addr is reached from this machine only. A name counts when it is localhost.
+func isLoopback(addr string) bool {
+	host, _, err := net.SplitHostPort(addr)
+	if err != nil {
+		return addr == "bufconn" // a listener within the process
+	}
+	if host == "localhost" {
+		return true
+	}
+	ip := net.ParseIP(host)
+	return ip != nil && ip.IsLoopback()
+}

@@ -1,0 +1,241 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"google.golang.org/grpc"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/statemesh/statemesh/proto/statemesh/v1"
+	"github.com/statemesh/statemesh/proto/wire"
+	"github.com/statemesh/statemesh/router"
+	"github.com/statemesh/statemesh/store"
+)
+
+// scan is a checked ScanRequest.
+type scan struct {
+	rd               *read
+	parts            []store.Partition
+	from, to, prefix []byte // nil: open
+	reverse          bool
+	limit            int64 // 0: none
+	after            *resumePoint
+}
+
+func (s *Server) newScan(ctx context.Context, req *statemeshv1.ScanRequest) (*scan, error) {
+	rd, err := s.newRead(ctx, req.GetStore(), req.GetOptions(), "scan")
+	if err != nil {
+		return nil, err
+	}
+	parts, err := rd.partitions(req.GetPartitions())
+	if err != nil {
+		return nil, err
+	}
+	sc := &scan{rd: rd, parts: parts, from: req.From, to: req.To, prefix: req.Prefix, limit: req.GetLimit()}
+	switch o := req.GetOrder(); o {
+	case statemeshv1.Order_ORDER_UNSPECIFIED, statemeshv1.Order_ORDER_ASCENDING:
+	case statemeshv1.Order_ORDER_DESCENDING:
+		sc.reverse = true
+	default:
+		return nil, &store.InvalidRequestError{Field: "order", Reason: fmt.Sprintf("%d: no such order", o)}
+	}
+	if req.Limit != nil && sc.limit <= 0 {
+		return nil, &store.InvalidRequestError{Field: "limit", Reason: "want at least 1"}
+	}
+	if sc.prefix != nil && (sc.from != nil || sc.to != nil) {
+		return nil, &store.InvalidRequestError{Field: "prefix", Reason: "not together with from or to"}
+	}
+	for _, b := range [][]byte{sc.from, sc.to, sc.prefix} {
+		if len(b) > s.cfg.MaxKeyBytes {
+			return nil, &store.TooLargeError{
+				Store: rd.store, What: "key", Size: int64(len(b)), Limit: int64(s.cfg.MaxKeyBytes), Setting: "server.max.key.bytes",
+			}
+		}
+	}
+	if len(sc.prefix) == 0 {
+		sc.prefix = nil // every key starts with nothing
+	}
+	if token := req.GetResumeToken(); len(token) > 0 {
+		after, err := parseToken(token, sc.fingerprint(parts), rd.info.Partitions)
+		if err != nil {
+			return nil, err
+		}
+		sc.after = &after
+	}
+	return sc, nil
+}
+
+func (sc *scan) order() rowOrder {
+	if sc.reverse {
+		return descending
+	}
+	return ascending
+}
+
+// request is the part of the scan that another instance is asked for.
+func (sc *scan) request(options *statemeshv1.ReadOptions, parts []store.Partition) *statemeshv1.ScanRequest {
+	req := &statemeshv1.ScanRequest{
+		Store: string(sc.rd.store), Partitions: fromPartitions(parts), From: sc.from, To: sc.to, Prefix: sc.prefix, Options: options,
+	}
+	if sc.reverse {
+		req.Order = statemeshv1.Order_ORDER_DESCENDING
+	}
+	if sc.limit > 0 {
+		req.Limit = &sc.limit
+	}
+	if sc.after != nil {
+		req.ResumeToken = sc.after.token(sc.fingerprint(parts))
+	}
+	return req
+}
+
+// Scan streams rows in order.
+func (q *queries) Scan(req *statemeshv1.ScanRequest, out grpc.ServerStreamingServer[statemeshv1.ScanResponse]) error {
+	s := q.s
+	ctx, cancel := context.WithCancel(out.Context())
+	defer cancel()
+	sc, err := s.newScan(ctx, req)
+	if err != nil {
+		return err
+	}
+	m := &merge{order: sc.order()}
+	defer m.close()
+	var mu sync.Mutex
+	add := func(c cursor) {
+		mu.Lock()
+		defer mu.Unlock()
+		m.cursors = append(m.cursors, c)
+	}
+	err = s.scatter(ctx, sc.rd, sc.parts, asker{
+		local: func(_ context.Context, p store.Partition) error {
+			c, err := s.openLocal(ctx, sc, p)
+			if err != nil {
+				return err
+			}
+			add(c)
+			return nil
+		},
+		remote: func(round context.Context, to router.Replica, parts []store.Partition) error {
+			c, err := s.openRemote(ctx, round, sc, to, parts)
+			if err != nil {
+				return err
+			}
+			add(c)
+			sc.rd.call.via(viaRemote)
+			return nil
+		},
+	})
+	if err != nil {
+		return err
+	}
+	if err := m.start(); err != nil {
+		return err
+	}
+	snd := &sender{s: s, sc: sc, m: m, out: out, fingerprint: sc.fingerprint(sc.parts)}
+	if sc.after != nil {
+		snd.token = req.GetResumeToken()
+	}
+	return snd.run(ctx)
+}
+
+// sender collects rows into messages and sends them.
+type sender struct {
+	s           *Server
+	sc          *scan
+	m           *merge
+	out         grpc.ServerStreamingServer[statemeshv1.ScanResponse]
+	fingerprint uint64
+
+	rows  []*statemeshv1.Row
+	bytes int
+	// What was sent so far. token continues behind the last row sent.
+	begun                bool
+	sentRows, totalBytes int64
+	token                []byte
+}
+
+// rowOverhead is what tags, lengths, timestamp and partition of a row add to a message, at most.
+const rowOverhead = 40
+
+// ctxCheckRows: a scan looks this often whether its caller is still there.
+const ctxCheckRows = 128
+
+func (snd *sender) run(ctx context.Context) error {
+	cfg := &snd.s.cfg
+	for n := int64(1); ; n++ {
+		if n%ctxCheckRows == 0 && ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		row, err := snd.m.next()
+		if err != nil {
+			return fmt.Errorf("scan %s: %w", snd.sc.rd.store, err)
+		}
+		if row == nil {
+			_, err := snd.flush(snd.m.end())
+			return err
+		}
+		size := len(row.GetKey()) + len(row.GetValue().GetData()) + rowOverhead
+		if len(snd.rows) > 0 && snd.bytes+size > cfg.MaxMessageBytes-wire.MessageSlack {
+			if ended, err := snd.flush(0); ended || err != nil {
+				return err
+			}
+		}
+		snd.rows = append(snd.rows, row)
+		snd.bytes += size
+		snd.totalBytes += int64(size)
+		var end statemeshv1.EndReason
+		switch {
+		case n == snd.sc.limit:
+			end = statemeshv1.EndReason_END_REASON_LIMIT
+		case n >= cfg.MaxScanRows || snd.totalBytes >= cfg.MaxScanBytes:
+			end = statemeshv1.EndReason_END_REASON_SERVER_LIMIT
+		case snd.bytes < cfg.ScanChunkBytes:
+			continue
+		}
+		if ended, err := snd.flush(end); ended || err != nil {
+			return err
+		}
+	}
+}
+
+// flush sends what was collected, as the last message if end says so. It checks the bound first: what has become too old
+// is not sent. If something was sent before, the scan then ends where that ended, to be resumed at a newer commit.
+func (snd *sender) flush(end statemeshv1.EndReason) (ended bool, err error) {
+	answers, err := snd.s.sealAll(snd.sc.rd, snd.m.worths())
+	switch {
+	case err == nil:
+	case snd.begun:
+		snd.rows, answers, end = nil, nil, statemeshv1.EndReason_END_REASON_STALE
+	default:
+		return true, err
+	}
+	resp := &statemeshv1.ScanResponse{Rows: snd.rows}
+	if !snd.begun {
+		resp.Answers = answers
+	}
+	if n := len(snd.rows); n > 0 {
+		last := snd.rows[n-1]
+		snd.token = resumePoint{key: last.GetKey(), partition: store.Partition(last.GetPartition())}.token(snd.fingerprint)
+		snd.sentRows += int64(n)
+	}
+	resp.ResumeToken = snd.token
+	if end != statemeshv1.EndReason_END_REASON_UNSPECIFIED {
+		resp.End = &statemeshv1.ScanEnd{Reason: end, Rows: snd.sentRows}
+		if end == statemeshv1.EndReason_END_REASON_COMPLETE {
+			resp.ResumeToken = nil
+		}
+	}
+	if n := proto.Size(resp); n > snd.s.cfg.MaxMessageBytes {
+		return true, snd.s.tooLarge("response", int64(n))
+	}
+	if err := snd.out.Send(resp); err != nil {
+		return true, sendError(snd.out.Context(), err)
+	}
+	snd.s.m.rows.WithLabelValues(snd.sc.rd.call.originName()).Add(float64(len(snd.rows)))
+	snd.begun = true
+	clear(snd.rows) // Send has marshalled them
+	snd.rows, snd.bytes = snd.rows[:0], 0
+	return resp.GetEnd() != nil, nil
+}

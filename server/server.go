@@ -1,0 +1,156 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/health"
+	"google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/reflection"
+
+	"github.com/statemesh/statemesh/internal/certs"
+	"github.com/statemesh/statemesh/proto/statemesh/v1"
+	"github.com/statemesh/statemesh/proto/wire"
+)
+
+// Server answers queries of one instance. Its services are safe for concurrent use; Run is called once.
+type Server struct {
+	cfg    Config
+	deps   Deps
+	log    *slog.Logger
+	m      *metrics
+	limits limits
+	byName map[string]method
+	certs  *certs.Source // nil for plain text
+	grpc   *grpc.Server
+	health *health.Server
+
+	// draining is closed when Run begins to stop.
+	draining   chan struct{}
+	started    atomic.Bool
+	lastDefect atomic.Int64
+}
+
+// New checks the configuration, all problems at once, and loads the certificates. It starts nothing and listens nowhere.
+func New(cfg Config, deps Deps) (*Server, error) {
+	cfg = cfg.withDefaults()
+	if err := cfg.validate(); err != nil {
+		return nil, err
+	}
+	if deps.Stores == nil || deps.Peers == nil || deps.Table == nil {
+		return nil, errors.New("server: stores, peers and table are required")
+	}
+	s := &Server{cfg: cfg, deps: deps, log: cfg.Logger, m: newMetrics(cfg.Registerer), draining: make(chan struct{})}
+	s.limits = newLimits(&s.cfg, s.m)
+	s.byName = s.methods()
+	opts := []grpc.ServerOption{
+		grpc.UnaryInterceptor(s.unary),
+		grpc.StreamInterceptor(s.stream),
+		// What is a little too large is refused by us, with a reason; the transport's limit is only the backstop.
+		grpc.MaxRecvMsgSize(cfg.MaxMessageBytes + wire.MessageSlack),
+		grpc.MaxHeaderListSize(64 << 10),
+		grpc.ConnectionTimeout(10 * time.Second),
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{
+			MinTime: wire.KeepaliveMinTime, PermitWithoutStream: true,
+		}),
+		grpc.KeepaliveParams(keepalive.ServerParameters{
+			Time: wire.ServerKeepaliveTime, Timeout: wire.KeepaliveTimeout,
+		}),
+		grpc.SharedWriteBuffer(true),
+		grpc.WaitForHandlers(true),
+	}
+	if cfg.TLS != nil {
+		src, err := cfg.TLS.load(s.log)
+		if err != nil {
+			return nil, err
+		}
+		s.certs = src
+		opts = append(opts, grpc.Creds(cfg.TLS.credentials(src)))
+	}
+	s.grpc = grpc.NewServer(opts...)
+	s.health = health.NewServer()
+	s.setHealth(grpc_health_v1.HealthCheckResponse_NOT_SERVING)
+	statemeshv1.RegisterQueryServiceServer(s.grpc, &queries{s: s})
+	statemeshv1.RegisterMetadataServiceServer(s.grpc, &metadata{s: s})
+	grpc_health_v1.RegisterHealthServer(s.grpc, s.health)
+	reflection.Register(s.grpc)
+	return s, nil
+}
+
+// Run serves until ctx ends, then drains: health says NOT_SERVING, watches end, new calls are refused, and calls in
+// flight have DrainTimeout to end before they are cut off. It returns nil after a drain, and the error of a listener that
+// failed. Every goroutine of the server has ended when it returns.
+func (s *Server) Run(ctx context.Context) error {
+	if !s.started.CompareAndSwap(false, true) {
+		return errors.New("server: Run was called before")
+	}
+	lis, admin, err := s.listen(ctx)
+	if err != nil {
+		return err
+	}
+	g, ctx := errgroup.WithContext(ctx)
+	if admin != nil {
+		g.Go(func() error { return s.serveAdmin(ctx, admin) })
+	}
+	g.Go(func() error {
+		if err := s.grpc.Serve(lis); err != nil && !errors.Is(err, grpc.ErrServerStopped) {
+			return fmt.Errorf("serve %s: %w", lis.Addr(), err)
+		}
+		return nil
+	})
+	s.setHealth(grpc_health_v1.HealthCheckResponse_SERVING)
+	s.log.InfoContext(ctx, "serving queries", "address", lis.Addr().String(), "endpoint", s.cfg.Endpoint, "tls", s.cfg.TLS != nil)
+	g.Go(func() error {
+		<-ctx.Done()
+		s.drain(ctx)
+		return nil
+	})
+	return g.Wait()
+}
+
+// listen opens what was not handed over.
+func (s *Server) listen(ctx context.Context) (lis, admin net.Listener, err error) {
+	lis, admin = s.cfg.Listener, s.cfg.AdminListener
+	var lc net.ListenConfig
+	if lis == nil {
+		if lis, err = lc.Listen(ctx, "tcp", s.cfg.Listen); err != nil {
+			return nil, nil, fmt.Errorf("listen for queries: %w", err)
+		}
+	}
+	if admin == nil && s.cfg.AdminListen != "" {
+		if admin, err = lc.Listen(ctx, "tcp", s.cfg.AdminListen); err != nil {
+			return nil, nil, errors.Join(fmt.Errorf("listen for admin: %w", err), lis.Close())
+		}
+	}
+	return lis, admin, nil
+}
+
+// drain stops the gRPC server: politely at first.
+func (s *Server) drain(ctx context.Context) {
+	begin := time.Now()
+	s.setHealth(grpc_health_v1.HealthCheckResponse_NOT_SERVING)
+	close(s.draining)
+	s.log.InfoContext(ctx, "draining", "timeout", s.cfg.DrainTimeout)
+	cut := time.AfterFunc(s.cfg.DrainTimeout, func() {
+		s.log.WarnContext(ctx, "calls in flight are cut off", "after", s.cfg.DrainTimeout)
+		s.grpc.Stop()
+	})
+	s.grpc.GracefulStop()
+	cut.Stop()
+	s.health.Shutdown()
+	s.log.InfoContext(ctx, "stopped serving queries", "took", time.Since(begin))
+}
+
+func (s *Server) setHealth(st grpc_health_v1.HealthCheckResponse_ServingStatus) {
+	s.health.SetServingStatus("", st)
+	s.health.SetServingStatus(statemeshv1.QueryService_ServiceDesc.ServiceName, st)
+	s.health.SetServingStatus(statemeshv1.MetadataService_ServiceDesc.ServiceName, st)
+}
