@@ -53,6 +53,10 @@ type Config struct {
 	// Rack of this instance; the assignor uses it for placement.
 	Rack string
 
+	// EpochFile keeps the highest epoch of the metadata over restarts; by habit a file in the state directory. Empty: in
+	// memory only, and epochs may start lower after all instances have restarted with a clock set back.
+	EpochFile string
+
 	// SessionTimeout is how long the group waits for a heartbeat before it gives a member's tasks away. Default 45s,
 	// Kafka's own: shorter trades false alarms for faster failover.
 	SessionTimeout time.Duration

@@ -1,7 +1,7 @@
 package processor
 
 import (
-	"errors"
+	"fmt"
 	"time"
 
 	"github.com/statemesh/statemesh/store"
@@ -9,41 +9,78 @@ import (
 
 // Context is what a processor may do (upstream's ProcessorContext). One per node and task; it belongs to the task's
 // stream thread and must not be used by another goroutine.
-type Context struct{}
+type Context struct {
+	node *nodeRun
+	task *task
+}
 
 // ApplicationID of the instance.
-func (c *Context) ApplicationID() string { return "" }
+func (c *Context) ApplicationID() string { return c.task.env.application }
 
 // TaskID of the task.
-func (c *Context) TaskID() store.TaskID { return store.TaskID{} }
+func (c *Context) TaskID() store.TaskID { return c.task.id }
 
-// Store returns a state store that is connected to this node. *store.UnknownStoreError otherwise.
-func (c *Context) Store(name store.Name) (store.KeyValue, error) { return nil, errors.ErrUnsupported }
+// Store returns a state store that is connected to this node. *store.UnknownStoreError otherwise. A put that the
+// changelog would not take is a *store.TooLargeError, and nothing is written.
+func (c *Context) Store(name store.Name) (store.KeyValue, error) {
+	for _, s := range c.node.def.stores {
+		if s == name {
+			return c.task.keyValue(name)
+		}
+	}
+	return nil, &store.UnknownStoreError{Store: name, Known: c.node.def.stores}
+}
 
 // Forward hands a record to every child, at once, depth first. A nil Headers keeps none: pass on what you want kept.
-func (c *Context) Forward(r Record) error { return errors.ErrUnsupported }
+// The error is that of a child and must be returned.
+func (c *Context) Forward(r Record) error {
+	for _, child := range c.node.children {
+		child.in = r
+		if err := child.process(&child.in); err != nil {
+			return err
+		}
+	}
+	return nil
+}
 
 // ForwardTo hands a record to one child by name. An unknown child is an error.
-func (c *Context) ForwardTo(child string, r Record) error { return errors.ErrUnsupported }
+func (c *Context) ForwardTo(child string, r Record) error {
+	for _, n := range c.node.children {
+		if n.def.name == child {
+			n.in = r
+			return n.process(&n.in)
+		}
+	}
+	return fmt.Errorf("processor %s: no child is called %q", c.node.def.name, child)
+}
 
-// RecordMetadata says where the record in hand came from; ok is false inside a punctuation.
-func (c *Context) RecordMetadata() (m RecordMetadata, ok bool) { return RecordMetadata{}, false }
+// RecordMetadata says where the record in hand came from; ok is false inside Init and inside a punctuation.
+func (c *Context) RecordMetadata() (m RecordMetadata, ok bool) {
+	return c.task.current, c.task.hasCurrent
+}
 
 // CurrentStreamTime is the greatest record timestamp of the task so far, in Unix milliseconds, -1 before the first.
-func (c *Context) CurrentStreamTime() int64 { return -1 }
+func (c *Context) CurrentStreamTime() int64 { return c.task.streamTime }
 
 // CurrentSystemTime is the wall clock of the runtime.
-func (c *Context) CurrentSystemTime() time.Time { return time.Time{} }
+func (c *Context) CurrentSystemTime() time.Time { return c.task.env.now() }
 
 // Schedule calls fn every interval by the clock of typ, with the time in Unix milliseconds (upstream's schedule: stream
 // time punctuations fire once for the newest time, missed intervals are not repeated). It returns what cancels it.
+// Stream time starts with the first record after the call; wall clock time with the call.
 func (c *Context) Schedule(interval time.Duration, typ PunctuationType, fn func(timestamp int64) error) (cancel func(), err error) {
-	return nil, errors.ErrUnsupported
+	if interval < time.Millisecond {
+		return nil, fmt.Errorf("processor %s: punctuation every %s: at least 1ms", c.node.def.name, interval)
+	}
+	if typ > WallClockTime {
+		return nil, fmt.Errorf("processor %s: punctuation type %d is unknown", c.node.def.name, typ)
+	}
+	return c.task.schedules.add(c.node, interval, typ, fn, c.task), nil
 }
 
 // RequestCommit asks for a commit as soon as the record in hand is done (upstream's ProcessorContext.commit).
-func (c *Context) RequestCommit() {}
+func (c *Context) RequestCommit() { c.task.commitRequested = true }
 
 // Drop counts the record in hand as dropped for reason (a short constant such as "null key"), in the metric
 // statemesh_dropped_records_total, and logs the first of a burst with its coordinates.
-func (c *Context) Drop(reason string) {}
+func (c *Context) Drop(reason string) { c.task.dropped(reason, false) }

@@ -2,10 +2,12 @@ package processor
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/statemesh/statemesh/store"
 	"github.com/statemesh/statemesh/store/layered"
@@ -15,6 +17,7 @@ import (
 // threads is handed over open. An entry has at most one holder, the thread that runs the task; a second one waits until
 // the first lets go. Safe for concurrent use.
 type registry struct {
+	now     func() time.Time
 	mu      sync.RWMutex
 	entries map[store.TaskID]*entryTask
 }
@@ -29,6 +32,7 @@ type entryTask struct {
 	serving         bool
 	restored, total *atomic.Int64
 	free            chan struct{} // closed when the holder has let go
+	since           time.Time     // of the last release
 }
 
 func (e *entryTask) reason() string {
@@ -38,7 +42,9 @@ func (e *entryTask) reason() string {
 	return "restoring"
 }
 
-func newRegistry() *registry { return &registry{entries: make(map[store.TaskID]*entryTask)} }
+func newRegistry(now func() time.Time) *registry {
+	return &registry{now: now, entries: make(map[store.TaskID]*entryTask)}
+}
 
 // lookup returns the entry of a task that a thread holds, nil when none does. The result is a snapshot.
 func (g *registry) lookup(id store.TaskID) *entryTask {
@@ -81,7 +87,7 @@ func (g *registry) claim(ctx context.Context, id store.TaskID, thread int, a *ag
 			e = &entryTask{id: id, thread: -1, restored: new(atomic.Int64), total: new(atomic.Int64)}
 			g.entries[id] = e
 		}
-		if e.thread < 0 {
+		if e.thread == -1 {
 			e.thread, e.age, e.serving, e.free = thread, a, false, make(chan struct{})
 			e.restored.Store(0)
 			e.total.Store(0)
@@ -137,9 +143,48 @@ func (g *registry) release(id store.TaskID) {
 	if e == nil || e.thread < 0 {
 		return
 	}
-	e.thread, e.age, e.serving = -1, nil, false
+	e.thread, e.age, e.serving, e.since = -1, nil, false, g.now()
 	close(e.free)
 	if e.state == nil {
 		delete(g.entries, id)
 	}
+}
+
+// serving counts the tasks that answer queries.
+func (g *registry) serving() int {
+	g.mu.RLock()
+	defer g.mu.RUnlock()
+	n := 0
+	for _, e := range g.entries {
+		if e.serving {
+			n++
+		}
+	}
+	return n
+}
+
+// closeFree closes the states that nobody has held for as long as idle. They stay on disk as held copies.
+func (g *registry) closeFree(ctx context.Context, idle time.Duration) error {
+	const closing = -2
+	g.mu.Lock()
+	now := g.now()
+	var free []*entryTask
+	for _, e := range g.entries {
+		if e.thread == -1 && e.state != nil && now.Sub(e.since) >= idle {
+			e.thread, e.free = closing, make(chan struct{}) // claims wait
+			free = append(free, e)
+		}
+	}
+	g.mu.Unlock()
+	var errs []error
+	for _, e := range free {
+		if err := e.state.Close(ctx); err != nil {
+			errs = append(errs, fmt.Errorf("task %s: close state: %w", e.id, err))
+		}
+		g.mu.Lock()
+		delete(g.entries, e.id)
+		close(e.free)
+		g.mu.Unlock()
+	}
+	return errors.Join(errs...)
 }

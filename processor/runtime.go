@@ -8,6 +8,12 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kgo"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/statemesh/statemesh/processor/internal/group"
+	"github.com/statemesh/statemesh/processor/internal/restore"
+	"github.com/statemesh/statemesh/processor/internal/topics"
 	"github.com/statemesh/statemesh/router"
 	"github.com/statemesh/statemesh/store"
 	"github.com/statemesh/statemesh/store/layered"
@@ -16,19 +22,39 @@ import (
 // Runtime runs a topology on one instance (upstream's KafkaStreams). Make one with [New], start it with [Runtime.Run],
 // once. The methods beside Run are safe for concurrent use at any time.
 type Runtime struct {
-	cfg    Config
-	built  *Built
-	stores *layered.Stores
-	table  *router.Table
-	state  *stateBox
-	tasks  *registry
-	now    func() time.Time
+	cfg     Config
+	built   *Built
+	stores  *layered.Stores
+	table   *router.Table
+	state   *stateBox
+	tasks   *registry
+	metrics *metrics
+	drops   *dropLog
+	now     func() time.Time
 
-	started atomic.Bool
-	paused  atomic.Bool
+	started  atomic.Bool
+	paused   atomic.Bool
+	stopping atomic.Bool
+	counts   atomic.Pointer[map[int32]store.Partition] // partitions by sub-topology; nil until they are known
+	fences   fenceSet
+	attempts atomic.Int64 // restores begun
 
-	mu   sync.Mutex
-	plan *Plan // nil until the partition counts are known
+	// Set by prepare, before any thread runs.
+	client           *kgo.Client // raw requests, by everybody
+	coord            *coordinator
+	shape            group.Shape
+	taskPlans        map[store.TaskID]*TaskPlan
+	inputTopics      []string
+	internal         map[string]topics.Info
+	storeInfos       []router.StoreInfo
+	chosenPartitions map[string]int32 // topics with a sink that chooses partitions
+	manual           map[string]bool  // topics whose records name their partition
+	maxRecord        int64
+	limitedBy        string
+	restorer         *restore.Restorer
+	observer         *group.Observer
+	purger           *topics.Purger
+	threads          []*thread
 }
 
 // New checks the configuration and the topology. It opens nothing and starts nothing. Stores and table outlive the
@@ -43,19 +69,104 @@ func New(cfg Config, topology *Topology, stores *layered.Stores, table *router.T
 	if err := errors.Join(err, buildErr); err != nil {
 		return nil, fmt.Errorf("runtime: %w", err)
 	}
-	return &Runtime{
-		cfg: cfg, built: built, stores: stores, table: table, now: time.Now,
-		state: newStateBox(cfg.Listener.StateChange), tasks: newRegistry(),
-	}, nil
+	r := &Runtime{cfg: cfg, built: built, stores: stores, table: table, now: time.Now, tasks: newRegistry(time.Now)}
+	r.metrics = newMetrics(cfg.Registerer)
+	r.drops = newDropLog(cfg.Logger, r.metrics, cfg.Listener, r.now)
+	r.state = newStateBox(func(from, to State) {
+		r.metrics.state.Set(float64(to))
+		cfg.Logger.Info("state changed", "from", from.String(), "to", to.String())
+		cfg.Listener.StateChange(from, to)
+	})
+	return r, nil
 }
 
 // Run processes until ctx ends; then it commits, leaves the group and returns nil. Any other end is an error that names
-// the culprit. It stops within about twice the transaction timeout also when no broker answers.
+// the culprit. After ctx has ended it takes at most Config.TransactionTimeout and some seconds, also when no broker
+// answers; what could not be committed by then is dropped, and the error says so.
 func (r *Runtime) Run(ctx context.Context) error {
 	if !r.started.CompareAndSwap(false, true) {
 		return errors.New("runtime: Run was called before")
 	}
-	return errors.ErrUnsupported
+	r.state.become(Rebalancing)
+	err := r.run(ctx)
+	if err != nil {
+		r.state.become(Failed)
+		return fmt.Errorf("runtime: %w", err)
+	}
+	r.state.become(PendingShutdown)
+	r.state.become(NotRunning)
+	return nil
+}
+
+// run owns every goroutine of the runtime. They end in this order: the threads, which commit and leave the group; what
+// serves them (restores, metadata, purge); the client; the tasks' states.
+func (r *Runtime) run(ctx context.Context) (err error) {
+	hard, kill := context.WithCancel(context.WithoutCancel(ctx))
+	defer kill()
+	opts := append(r.cfg.Kafka.Admin(), kgo.MaxVersions(offsetVersions()), kgo.WithContext(hard))
+	if r.client, err = kgo.NewClient(opts...); err != nil {
+		return fmt.Errorf("kafka client: %w", err)
+	}
+	defer r.client.Close()
+	if err := r.prepare(ctx); err != nil {
+		if ctx.Err() != nil {
+			return nil
+		}
+		return err
+	}
+	defer func() { err = errors.Join(err, r.closeTasks(hard)) }()
+
+	serving, stopServing := context.WithCancel(hard)
+	var servants errgroup.Group
+	defer func() {
+		stopServing()
+		err = errors.Join(err, unlessCancelled(servants.Wait()))
+	}()
+	work, workCtx := errgroup.WithContext(ctx)
+	soft, stop := context.WithCancel(workCtx)
+	defer stop()
+	serve := func(name string, run func(context.Context) error) {
+		servants.Go(func() error {
+			if err := unlessCancelled(run(serving)); err != nil {
+				stop()
+				return fmt.Errorf("%s: %w", name, err)
+			}
+			return nil
+		})
+	}
+	serve("restore", r.restorer.Run)
+	serve("metadata", r.observer.Run)
+	serve("purge", r.purger.Run)
+	serve("handover", r.closeIdle)
+
+	// Once the threads are told to stop, everything that still waits for a broker is cut off after a while.
+	stopped := context.AfterFunc(soft, func() {
+		r.stopping.Store(true)
+		r.state.become(PendingShutdown)
+		for _, t := range r.threads {
+			t.wake()
+		}
+	})
+	defer stopped()
+	grace := time.AfterFunc(time.Duration(1<<62), kill)
+	defer grace.Stop()
+	armed := context.AfterFunc(soft, func() { grace.Reset(r.cfg.TransactionTimeout) })
+	defer armed()
+
+	for _, t := range r.threads {
+		work.Go(func() error {
+			if err := t.run(soft, hard); err != nil {
+				stop()
+				return fmt.Errorf("stream thread %d: %w", t.index, err)
+			}
+			return nil
+		})
+	}
+	err = work.Wait()
+	if hard.Err() != nil {
+		err = errors.Join(err, fmt.Errorf("stop: the brokers did not answer within %s, uncommitted work is dropped", r.cfg.TransactionTimeout))
+	}
+	return err
 }
 
 // State of the runtime.
@@ -64,8 +175,8 @@ func (r *Runtime) State() State { return r.state.get() }
 // WaitState returns nil once the runtime is in state want, and an error when ctx ends or the state can no longer come.
 func (r *Runtime) WaitState(ctx context.Context, want State) error { return r.state.wait(ctx, want) }
 
-// Pause stops processing and punctuations (KIP-834). The members stay in the group, tasks restore, and queries are
-// answered, with an age that grows only as far as the group does not confirm the ownership. What is uncommitted commits.
+// Pause stops processing and punctuations (KIP-834). What is uncommitted is committed; the members stay in the group,
+// tasks are restored, and queries are answered.
 func (r *Runtime) Pause() { r.paused.Store(true) }
 
 // Resume undoes [Runtime.Pause].
@@ -87,17 +198,134 @@ type TaskInfo struct {
 // Tasks lists the tasks of this instance, in order.
 func (r *Runtime) Tasks() []TaskInfo { return r.tasks.list() }
 
+// reviewState moves between REBALANCING and RUNNING. Threads call it when they have changed.
+func (r *Runtime) reviewState() {
+	settled := true
+	for _, t := range r.threads {
+		settled = settled && t.settled.Load()
+	}
+	r.metrics.tasks.Set(float64(r.tasks.serving()))
+	if r.stopping.Load() {
+		return
+	}
+	if settled {
+		r.state.become(Running)
+	} else {
+		r.state.become(Rebalancing)
+	}
+}
+
 // partitions of a sub-topology; 0 while not known.
 func (r *Runtime) partitions(sub int32) store.Partition {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	var n store.Partition
-	if r.plan != nil {
-		for _, t := range r.plan.Tasks {
-			if t.ID.Subtopology == sub {
-				n = max(n, t.ID.Partition+1)
+	if m := r.counts.Load(); m != nil {
+		return (*m)[sub]
+	}
+	return 0
+}
+
+// taskOf leads from an input partition to its task.
+func (r *Runtime) taskOf(topic string, partition int32) (store.TaskID, bool) {
+	e, ok := r.built.bySource[topic]
+	if !ok {
+		return store.TaskID{}, false
+	}
+	id := store.TaskID{Subtopology: e.sub.id, Partition: store.Partition(partition)}
+	_, ok = r.taskPlans[id]
+	return id, ok
+}
+
+// purge tells the purger that records of a repartition topic were consumed.
+func (r *Runtime) purge(tp store.TopicPartition, next store.Offset) {
+	if e := r.built.bySource[tp.Topic]; e.sub != nil && e.sub.nodes[e.node].repartition {
+		r.purger.Committed(tp, next)
+	}
+}
+
+// held lists what this process has on disk, for the group's leader.
+func (r *Runtime) held() []group.Held {
+	active := make(map[store.TaskID]bool)
+	for _, t := range r.tasks.list() {
+		active[t.ID] = t.Serving
+	}
+	var held []group.Held
+	for _, h := range r.stores.Held() {
+		e := group.Held{Task: h.ID, State: group.HeldOffset}
+		for _, log := range h.Checkpoint.Changelogs {
+			e.Offset += int64(max(log.Next, 0))
+		}
+		if active[h.ID] {
+			e = group.Held{Task: h.ID, State: group.HeldActive}
+		}
+		held = append(held, e)
+	}
+	return held
+}
+
+// handoverWait is how long the state of a task that left its thread stays open for another thread of the instance: two
+// phases of a cooperative rebalance.
+const handoverWait = 5 * time.Second
+
+// closeIdle closes the states of tasks that have left the instance.
+func (r *Runtime) closeIdle(ctx context.Context) error {
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-tick.C:
+			if err := r.tasks.closeFree(ctx, handoverWait); err != nil {
+				return err
 			}
 		}
 	}
-	return n
+}
+
+// closeTasks closes what the threads have let go of.
+func (r *Runtime) closeTasks(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.cfg.TransactionTimeout)
+	defer cancel()
+	return r.tasks.closeFree(ctx, 0)
+}
+
+func unlessCancelled(err error) error {
+	if errors.Is(err, context.Canceled) {
+		return nil
+	}
+	return err
+}
+
+// fenceSet holds the transactional ids of vanished owners that are still to be barred.
+type fenceSet struct {
+	mu  sync.Mutex
+	ids map[string]struct{}
+}
+
+func (f *fenceSet) add(ids []string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.ids == nil {
+		f.ids = make(map[string]struct{})
+	}
+	for _, id := range ids {
+		f.ids[id] = struct{}{}
+	}
+}
+
+func (f *fenceSet) remove(ids []string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, id := range ids {
+		delete(f.ids, id)
+	}
+}
+
+func (f *fenceSet) list() []string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	ids := make([]string, 0, len(f.ids))
+	for id := range f.ids {
+		ids = append(ids, id)
+	}
+	return ids
 }

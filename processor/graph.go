@@ -1,0 +1,104 @@
+package processor
+
+import (
+	"errors"
+	"fmt"
+)
+
+// nodeRun is a node of a sub-topology as one task runs it.
+type nodeRun struct {
+	def      *node
+	task     *task
+	proc     Processor // nil of sources and sinks
+	ctx      Context
+	children []*nodeRun
+	// in is the record the node has in hand: handing on a record allocates nothing. A graph has no cycle, so a node has
+	// at most one at a time.
+	in Record
+	// initialized says that Close is owed.
+	initialized bool
+}
+
+// nodeError says which node of a task failed.
+type nodeError struct {
+	node string
+	err  error
+}
+
+func (e *nodeError) Error() string { return fmt.Sprintf("processor %s: %v", e.node, e.err) }
+
+func (e *nodeError) Unwrap() error { return e.err }
+
+// wrap names the node, unless one further down is named already.
+func (n *nodeRun) wrap(err error) error {
+	if err == nil {
+		return nil
+	}
+	if _, ok := errors.AsType[*nodeError](err); ok {
+		return err
+	}
+	return &nodeError{node: n.def.name, err: err}
+}
+
+func (n *nodeRun) process(r *Record) error {
+	switch n.def.kind {
+	case nodeProcessor:
+		if err := n.proc.Process(r); err != nil {
+			return n.wrap(err)
+		}
+		return nil
+	case nodeSink:
+		n.task.produced++
+		return n.wrap(n.task.env.out.sink(n.def, r))
+	default:
+		return n.ctx.Forward(*r)
+	}
+}
+
+// buildGraph makes the nodes of a task, each with a new processor.
+func buildGraph(t *task, sub *subtopology) []*nodeRun {
+	nodes := make([]*nodeRun, len(sub.nodes))
+	for i := range sub.nodes {
+		nodes[i] = &nodeRun{def: &sub.nodes[i], task: t}
+		nodes[i].ctx = Context{node: nodes[i], task: t}
+	}
+	for i, n := range nodes {
+		for _, c := range sub.nodes[i].children {
+			n.children = append(n.children, nodes[c])
+		}
+		if n.def.kind == nodeProcessor {
+			n.proc = n.def.supplier()
+		}
+	}
+	return nodes
+}
+
+// initGraph calls Init of every processor, parents first. After an error closeGraph is still owed.
+func initGraph(nodes []*nodeRun) error {
+	for _, n := range nodes {
+		if n.proc == nil {
+			continue
+		}
+		n.initialized = true
+		if err := n.proc.Init(&n.ctx); err != nil {
+			return n.wrap(fmt.Errorf("init: %w", err))
+		}
+	}
+	return nil
+}
+
+// closeGraph calls Close of every processor that was initialised, children first.
+func closeGraph(nodes []*nodeRun) error {
+	var errs []error
+	for i := len(nodes) - 1; i >= 0; i-- {
+		n := nodes[i]
+		if !n.initialized {
+			continue
+		}
+		n.initialized = false
+		if err := n.proc.Close(); err != nil {
+			errs = append(errs, n.wrap(fmt.Errorf("close: %w", err)))
+		}
+	}
+	return errors.Join(errs...)
+}

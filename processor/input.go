@@ -1,0 +1,84 @@
+package processor
+
+import (
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/statemesh/statemesh/store"
+)
+
+// input is one input partition of a task: what was fetched and waits, and how far it is processed. It belongs to the
+// stream thread.
+type input struct {
+	tp     store.TopicPartition
+	source *nodeRun
+
+	// queue[head:] are the records that wait, by offset.
+	queue []*kgo.Record
+	head  int
+	// headTime is the extracted time of queue[head] when headReady.
+	headTime  int64
+	headReady bool
+
+	// next is the next offset to process: what a commit commits.
+	// Invariant: committed <= next, and next <= offset of queue[head].
+	next, committed store.Offset
+	// leaderEpoch of the last record processed, -1 when unknown.
+	leaderEpoch int32
+	// applied is the highest offset of a record that was processed, -1 before the first; control records do not count.
+	applied store.Offset
+	// partitionTime is the greatest time extracted from the partition, -1 before the first; committedTime is what it was
+	// at the last commit.
+	partitionTime, committedTime int64
+	// paused says that fetching is off because the queue is full.
+	paused bool
+}
+
+func newInput(tp store.TopicPartition) *input {
+	return &input{tp: tp, next: -1, committed: -1, leaderEpoch: -1, applied: -1, partitionTime: -1, committedTime: -1}
+}
+
+func (in *input) waiting() int { return len(in.queue) - in.head }
+
+// push appends fetched records. Those below next were processed already: a fetch that was on its way when the position
+// was set.
+func (in *input) push(records []*kgo.Record) {
+	for len(records) > 0 && store.Offset(records[0].Offset) < in.next {
+		records = records[1:]
+	}
+	if in.head > 0 && in.head == len(in.queue) {
+		in.queue, in.head = in.queue[:0], 0
+	} else if in.head > 1024 && in.head > len(in.queue)/2 {
+		n := copy(in.queue, in.queue[in.head:])
+		clear(in.queue[n:])
+		in.queue, in.head = in.queue[:n], 0
+	}
+	in.queue = append(in.queue, records...)
+}
+
+func (in *input) peek() *kgo.Record { return in.queue[in.head] }
+
+// advance takes the head off the queue: it is processed, or skipped for good.
+func (in *input) advance() {
+	r := in.queue[in.head]
+	in.queue[in.head] = nil
+	in.head++
+	in.headReady = false
+	in.next, in.leaderEpoch = store.Offset(r.Offset)+1, r.LeaderEpoch
+}
+
+// drop forgets what waits.
+func (in *input) drop() {
+	clear(in.queue)
+	in.queue, in.head, in.headReady = in.queue[:0], 0, false
+}
+
+// rewind goes back to the last commit: what waits is forgotten and will be fetched again.
+func (in *input) rewind() {
+	in.drop()
+	in.next, in.partitionTime = in.committed, in.committedTime
+}
+
+// becomeCommitted notes that what was processed is committed.
+func (in *input) becomeCommitted() { in.committed, in.committedTime = in.next, in.partitionTime }
+
+func (in *input) moved() bool { return in.next != in.committed }

@@ -1,0 +1,111 @@
+package processor
+
+import (
+	"errors"
+	"log/slog"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+// judge decides about a record that could not be processed (upstream's exception handlers): nil means go on with the
+// next one.
+func (t *thread) judge(tk *task, in *input, r *kgo.Record, err error) error {
+	if is[*outputError](err) || errors.Is(err, errStopHere) {
+		return tk.fail(err)
+	}
+	reason, action := "processing error", t.rt.cfg.ProcessingHandler
+	if e, ok := errors.AsType[*DeserializationError](err); ok {
+		reason, action = e.Reason, t.rt.cfg.DeserializationHandler
+	}
+	switch action {
+	case Continue:
+		tk.dropped(reason, false)
+		return nil
+	case DeadLetter:
+		tk.produced++
+		if err := t.out.letter(t.rt.cfg.DeadLetterTopic, r, letterHeaders(tk, r, err)); err != nil {
+			return tk.fail(err)
+		}
+		tk.dropped(reason, true)
+		return nil
+	default:
+		return tk.fail(err)
+	}
+}
+
+// letterHeaders say where a dead letter came from and why, under upstream's names (KIP-1034).
+func letterHeaders(tk *task, r *kgo.Record, err error) []kgo.RecordHeader {
+	h := []kgo.RecordHeader{
+		{Key: "__streams.errors.exception", Value: []byte(errorKind(err))},
+		{Key: "__streams.errors.message", Value: []byte(err.Error())},
+		{Key: "__streams.errors.topic", Value: []byte(r.Topic)},
+		{Key: "__streams.errors.partition", Value: strconv.AppendInt(nil, int64(r.Partition), 10)},
+		{Key: "__streams.errors.offset", Value: strconv.AppendInt(nil, r.Offset, 10)},
+		{Key: "__streams.errors.task", Value: []byte(tk.id.String())},
+	}
+	if e, ok := errors.AsType[*nodeError](err); ok {
+		h = append(h, kgo.RecordHeader{Key: "__streams.errors.node", Value: []byte(e.node)})
+	}
+	return h
+}
+
+func errorKind(err error) string {
+	if e, ok := errors.AsType[*DeserializationError](err); ok {
+		return e.Reason
+	}
+	return "processing error"
+}
+
+// dropLog counts records that are not processed, by reason, and logs the first of each burst with its coordinates: one
+// line a minute and reason, with how many there were. Safe for concurrent use.
+type dropLog struct {
+	log      *slog.Logger
+	metrics  *metrics
+	listener Listener
+	now      func() time.Time
+
+	mu     sync.Mutex
+	bursts map[string]*burst
+}
+
+type burst struct {
+	since time.Time
+	count int64 // since the last line
+}
+
+const burstInterval = time.Minute
+
+func newDropLog(log *slog.Logger, m *metrics, l Listener, now func() time.Time) *dropLog {
+	return &dropLog{log: log, metrics: m, listener: l, now: now, bursts: make(map[string]*burst)}
+}
+
+func (d *dropLog) drop(t *task, reason string, deadLettered bool) {
+	to := "nowhere"
+	if deadLettered {
+		to = "dead letter topic"
+	}
+	d.metrics.dropped.WithLabelValues(reason, to).Inc()
+	d.listener.Dropped(DroppedInfo{Task: t.id, Record: t.current, Reason: reason, DeadLettered: deadLettered})
+	d.mu.Lock()
+	b := d.bursts[reason]
+	now := d.now()
+	if b == nil {
+		b = &burst{}
+		d.bursts[reason] = b
+	}
+	b.count++
+	fresh := b.since.IsZero() || now.Sub(b.since) >= burstInterval
+	n := b.count
+	if fresh {
+		b.since, b.count = now, 0
+	}
+	d.mu.Unlock()
+	if fresh {
+		d.log.Warn("record dropped", "reason", reason, "to", to,
+			"task", t.id, "topic", t.current.Topic, "partition", t.current.Partition,
+			"offset", t.current.Offset, "count", n)
+	}
+}

@@ -1,0 +1,277 @@
+package processor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/statemesh/statemesh/processor/internal/group"
+	"github.com/statemesh/statemesh/processor/internal/kafka"
+	"github.com/statemesh/statemesh/store"
+)
+
+// kafkaThread are the settings of the thread's clients.
+func (t *thread) kafkaThread() kafka.Thread {
+	cfg := &t.rt.cfg
+	return kafka.Thread{
+		Group: cfg.ApplicationID, Topics: t.rt.inputTopics, TransactionalID: t.transactionalID,
+		ManualPartition: t.rt.manualPartition,
+		SessionTimeout:  cfg.SessionTimeout, RebalanceTimeout: cfg.RebalanceTimeout, HeartbeatInterval: cfg.HeartbeatInterval,
+		TransactionTimeout: cfg.TransactionTimeout,
+	}
+}
+
+// open makes the clients of a new membership.
+func (t *thread) open(ctx context.Context) error {
+	t.transactionalID = t.newTransactionalID()
+	t.owned, t.running = make(map[store.TaskID]*ownedTask), nil
+	t.inputs = make(map[string]map[int32]*ownedInput)
+	t.inGroup, t.dirtySince, t.aborted = false, time.Time{}, nil
+	m := newMember(ctx)
+	t.member = m
+	t.current.Store(m)
+	t.age = newAge(t.rt.now, t.rt.cfg.SessionTimeout, func(ctx context.Context) error {
+		id, generation := m.client.GroupMetadata()
+		return t.rt.coord.heartbeat(ctx, identity{member: id, generation: generation})
+	})
+	// The producer first: its id is initialised before the member is, and whoever held it before is barred.
+	out, err := t.newProducer(ctx)
+	if err != nil {
+		if refused := t.refused(err); refused != nil {
+			return refused
+		}
+		return fmt.Errorf("transactional id %s: %w", t.transactionalID, err)
+	}
+	t.setOutput(out)
+	balancer, err := group.NewBalancer(group.BalancerConfig{
+		Shape: t.rt.shape, Member: t.memberInfo(t.transactionalID), Observer: t.rt.observer, Now: t.rt.now, Logger: t.log,
+		OnAssignment: func(a group.Assignment) { m.note(memberEvent{kind: eventAssignment, assignment: a}) },
+	})
+	if err != nil {
+		return errors.Join(err, t.closeOutput(ctx))
+	}
+	cfg := t.kafkaThread()
+	cfg.Balancer = balancer
+	opts, err := t.rt.cfg.Kafka.Member(cfg)
+	if err == nil {
+		opts = append(append(opts, m.options()...), kgo.WithContext(ctx))
+		m.client, err = kgo.NewClient(opts...)
+	}
+	if err != nil {
+		return errors.Join(fmt.Errorf("group client: %w", err), t.closeOutput(ctx))
+	}
+	return nil
+}
+
+// newProducer makes a producer; a transactional one is initialised.
+func (t *thread) newProducer(ctx context.Context) (*output, error) {
+	opts, err := t.rt.cfg.Kafka.Producer(t.kafkaThread())
+	if err != nil {
+		return nil, err
+	}
+	client, err := kgo.NewClient(append(opts, kgo.WithContext(ctx))...)
+	if err != nil {
+		return nil, fmt.Errorf("producer: %w", err)
+	}
+	if t.transactional() {
+		if _, _, err := client.ProducerID(ctx); err != nil {
+			client.Close()
+			return nil, err
+		}
+	}
+	return newOutput(client, t.transactional(), t.rt.chosenPartitions), nil
+}
+
+func (t *thread) setOutput(out *output) {
+	t.out, t.env.out = out, out
+}
+
+// closeOutput ends the producer. A transaction that is open is aborted if the broker is there to hear it; else it ends
+// with its timeout, or with the fence of the next owner.
+func (t *thread) closeOutput(ctx context.Context) error {
+	if t.out == nil {
+		return nil
+	}
+	if t.out.begun && ctx.Err() == nil {
+		abort, cancel := context.WithTimeout(ctx, 2*time.Second)
+		defer cancel()
+		if t.out.client.AbortBufferedRecords(abort) == nil {
+			if err := t.out.client.EndTransaction(abort, kgo.TryAbort); err != nil {
+				t.log.WarnContext(ctx, "transaction not aborted", "error", err)
+			}
+		}
+	}
+	t.out.close()
+	t.out = nil
+	return nil
+}
+
+// close ends a membership: tasks closed at their last commit, group left, clients closed. It is bounded in time.
+func (t *thread) close(ctx context.Context) error {
+	t.age.becomeLost()
+	var errs []error
+	for _, o := range t.owned {
+		o.cancel()
+	}
+	for _, o := range t.running {
+		errs = append(errs, o.task.close())
+		t.rt.tasks.release(o.task.id)
+	}
+	t.restores.Wait()
+	for _, r := range t.takeDone() {
+		t.rt.tasks.release(r.owner.task.id)
+	}
+	t.owned, t.running, t.inputs = nil, nil, nil
+	errs = append(errs, t.closeOutput(ctx))
+	t.settled.Store(false)
+	t.rt.reviewState()
+	t.leave(ctx)
+	return errors.Join(errs...)
+}
+
+// leave leaves the group and closes its client.
+func (t *thread) leave(ctx context.Context) {
+	leave, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	t.member.client.AllowRebalance()
+	if err := t.member.client.LeaveGroupContext(leave); err != nil {
+		t.log.WarnContext(ctx, "group not left, the session times out", "error", err)
+	}
+	t.member.client.CloseAllowingRebalance()
+}
+
+// attend acts on what the group and the restores have brought since the last look.
+func (t *thread) attend(ctx context.Context) error {
+	events, lost := t.member.take()
+	if lost {
+		return errLost
+	}
+	for _, e := range events {
+		switch e.kind {
+		case eventAssignment:
+			t.rt.fences.add(e.assignment.Fence)
+			if problem, refused := e.assignment.Refused(); refused {
+				return fmt.Errorf("group %s: the leader gives this instance no tasks: %w", t.rt.cfg.ApplicationID, problem)
+			}
+		case eventAssigned:
+			t.assign(ctx, e.partitions)
+		case eventRevoked:
+			if err := t.revoke(e.partitions); err != nil {
+				return err
+			}
+		case eventSession:
+			t.inGroup = true
+		}
+	}
+	if err := t.takeRestored(ctx); err != nil {
+		return err
+	}
+	settled := t.inGroup && len(t.running) == len(t.owned)
+	if t.settled.Swap(settled) != settled || len(events) > 0 {
+		t.rt.reviewState()
+	}
+	return nil
+}
+
+// assign begins each task of which all inputs have come.
+func (t *thread) assign(ctx context.Context, partitions map[string][]int32) {
+	for _, topic := range slices.Sorted(maps.Keys(partitions)) {
+		for _, p := range partitions[topic] {
+			id, ok := t.rt.taskOf(topic, p)
+			if !ok {
+				t.log.ErrorContext(ctx, "assigned a partition of no task", "topic", topic, "partition", p)
+				continue
+			}
+			o := t.owned[id]
+			if o == nil {
+				plan := t.rt.taskPlans[id]
+				taskCtx, cancel := context.WithCancel(ctx)
+				o = &ownedTask{task: newTask(id, t.rt.built.subs[id.Subtopology], &t.env, plan.Inputs), plan: plan, cancel: cancel, ctx: taskCtx}
+				t.owned[id] = o
+			}
+			o.have++
+			if o.have == len(o.plan.Inputs) {
+				t.log.InfoContext(ctx, "task assigned", "task", id)
+				t.startRestore(o)
+			}
+		}
+	}
+}
+
+// revoke ends the tasks of the partitions. Their last commit is behind them: rebalances run only then.
+func (t *thread) revoke(partitions map[string][]int32) error {
+	var errs []error
+	for topic, ps := range partitions {
+		for _, p := range ps {
+			id, ok := t.rt.taskOf(topic, p)
+			o := t.owned[id]
+			if !ok || o == nil {
+				continue
+			}
+			errs = append(errs, t.end(o))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// end closes a task. Its state stays with the instance, for another thread or as a held copy.
+func (t *thread) end(o *ownedTask) error {
+	id := o.task.id
+	o.cancel()
+	o.gone = true
+	delete(t.owned, id)
+	for _, in := range o.task.inputs {
+		if byPartition := t.inputs[in.tp.Topic]; byPartition != nil && byPartition[int32(in.tp.Partition)] != nil &&
+			byPartition[int32(in.tp.Partition)].owner == o {
+			delete(byPartition, int32(in.tp.Partition))
+		}
+	}
+	i := slices.Index(t.running, o)
+	if i < 0 {
+		return nil // its restore, which was told to stop, lets go
+	}
+	t.running = slices.Delete(t.running, i, i+1)
+	err := o.task.close()
+	t.rt.tasks.release(id)
+	t.log.Info("task closed", "task", id)
+	return err
+}
+
+// takeRestored starts the tasks whose restore is done.
+func (t *thread) takeRestored(ctx context.Context) error {
+	for _, r := range t.takeDone() {
+		o := r.owner
+		id := o.task.id
+		if o.gone {
+			t.rt.tasks.release(id)
+			continue
+		}
+		if r.err != nil {
+			t.rt.tasks.release(id)
+			return &TaskError{Task: id, Err: r.err}
+		}
+		t.running = append(t.running, o)
+		slices.SortFunc(t.running, func(a, b *ownedTask) int { return a.task.id.Compare(b.task.id) })
+		if err := o.task.begin(r.state, r.result, r.start); err != nil {
+			return err
+		}
+		t.seek(o)
+		resume := make(map[string][]int32)
+		for _, in := range o.task.inputs {
+			if t.inputs[in.tp.Topic] == nil {
+				t.inputs[in.tp.Topic] = make(map[int32]*ownedInput)
+			}
+			t.inputs[in.tp.Topic][int32(in.tp.Partition)] = &ownedInput{owner: o, in: in, ready: true}
+			resume[in.tp.Topic] = append(resume[in.tp.Topic], int32(in.tp.Partition))
+		}
+		t.member.client.ResumeFetchPartitions(resume)
+		t.rt.tasks.serve(id)
+		t.log.InfoContext(ctx, "task running", "task", id, "sequence", o.task.sequence)
+	}
+	return nil
+}

@@ -1,0 +1,180 @@
+package processor
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/statemesh/statemesh/processor/internal/group"
+)
+
+// member is one membership of the group. The client's callbacks only note what they are told; the stream thread takes
+// the notes between two polls and acts on them. The callbacks run while no transaction is open, since the thread lets
+// rebalances in only then: what is revoked has its last commit behind it.
+type member struct {
+	client *kgo.Client
+	// ended is a context that has ended.
+	ended context.Context //nolint:containedctx // a constant
+
+	mu     sync.Mutex
+	events []memberEvent
+	lost   bool
+	cancel context.CancelFunc // of the poll that waits
+	// waiting says that a rebalance waits for the thread to let it in.
+	waiting bool
+	// poked says that somebody wants the thread to look around before it waits.
+	poked bool
+}
+
+type memberEventKind uint8
+
+const (
+	// eventAssignment carries what the leader said, before the partitions of it are revoked and assigned.
+	eventAssignment memberEventKind = iota
+	eventAssigned
+	eventRevoked
+	eventSession // a session of the group began: the assignment is complete
+)
+
+type memberEvent struct {
+	kind       memberEventKind
+	partitions map[string][]int32
+	assignment group.Assignment
+}
+
+func newMember(ctx context.Context) *member {
+	ended, cancel := context.WithCancel(ctx)
+	cancel()
+	return &member{ended: ended}
+}
+
+func (m *member) note(e memberEvent) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.events = append(m.events, e)
+	m.wakeLocked()
+}
+
+// wake ends the poll that waits, or lets the next one not wait.
+func (m *member) wake() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.wakeLocked()
+}
+
+func (m *member) wakeLocked() {
+	m.poked = true
+	if m.cancel != nil {
+		m.cancel()
+	}
+}
+
+// take returns what was noted since the last call, and whether the membership is lost.
+func (m *member) take() ([]memberEvent, bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	events := m.events
+	m.events = nil
+	return events, m.lost
+}
+
+func (m *member) isLost() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.lost
+}
+
+// rebalanceWaits reports whether a rebalance waits for the thread.
+func (m *member) rebalanceWaits() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.waiting
+}
+
+// options are the callbacks of the group client.
+func (m *member) options() []kgo.Opt {
+	return []kgo.Opt{
+		kgo.OnPartitionsAssigned(func(_ context.Context, cl *kgo.Client, added map[string][]int32) {
+			// Fetching starts when the task is restored; the pause survives rebalances.
+			cl.PauseFetchPartitions(added)
+			if len(added) > 0 {
+				m.note(memberEvent{kind: eventAssigned, partitions: clonePartitions(added)})
+			}
+			m.note(memberEvent{kind: eventSession})
+		}),
+		kgo.OnPartitionsRevoked(func(_ context.Context, _ *kgo.Client, revoked map[string][]int32) {
+			if len(revoked) > 0 {
+				m.note(memberEvent{kind: eventRevoked, partitions: clonePartitions(revoked)})
+			}
+		}),
+		kgo.OnPartitionsLost(func(context.Context, *kgo.Client, map[string][]int32) {
+			m.becomeLost()
+		}),
+		kgo.OnPartitionsCallbackBlocked(func(context.Context, *kgo.Client) {
+			m.mu.Lock()
+			defer m.mu.Unlock()
+			m.waiting = true
+			m.wakeLocked()
+		}),
+	}
+}
+
+// becomeLost: the group has given the member up. It is final; the thread makes a new member.
+func (m *member) becomeLost() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.lost = true
+	m.wakeLocked()
+}
+
+// letIn lets a waiting rebalance run. Nothing uncommitted may exist.
+func (m *member) letIn() {
+	m.mu.Lock()
+	m.waiting = false
+	m.mu.Unlock()
+	m.client.AllowRebalance()
+}
+
+// poll waits up to wait for records, takes up to limit of them, and leaves rebalances blocked.
+func (m *member) poll(ctx context.Context, wait time.Duration, limit int) kgo.Fetches {
+	var fetches kgo.Fetches
+	if wait <= 0 {
+		fetches = m.client.PollRecords(nil, limit) //nolint:staticcheck // the client's way of saying: do not wait
+	} else {
+		fetches = m.pollWaiting(ctx, wait, limit)
+	}
+	if len(fetches) == 0 {
+		// An empty poll counts for nothing; one with an ended context blocks rebalances.
+		m.client.PollRecords(m.ended, limit)
+	}
+	return fetches
+}
+
+func (m *member) pollWaiting(ctx context.Context, wait time.Duration, limit int) kgo.Fetches {
+	ctx, cancel := context.WithTimeout(ctx, wait)
+	defer cancel()
+	m.mu.Lock()
+	if m.poked {
+		m.poked = false
+		m.mu.Unlock()
+		return m.client.PollRecords(nil, limit) //nolint:staticcheck // as above
+	}
+	m.cancel = cancel
+	m.mu.Unlock()
+	fetches := m.client.PollRecords(ctx, limit)
+	m.mu.Lock()
+	m.cancel, m.poked = nil, false
+	m.mu.Unlock()
+	return fetches
+}
+
+func clonePartitions(m map[string][]int32) map[string][]int32 {
+	c := make(map[string][]int32, len(m))
+	for t, ps := range m {
+		c[t] = slices.Clone(ps)
+	}
+	return c
+}

@@ -1,0 +1,53 @@
+package processor
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+)
+
+// metrics of a runtime.
+type metrics struct {
+	records, commits, aborts, memberships, fetchErrors prometheus.Counter
+	dropped, dataLoss                                  *prometheus.CounterVec
+	commitSeconds                                      prometheus.Histogram
+	restoring, tasks, state                            prometheus.Gauge
+	restoreLag                                         *prometheus.GaugeVec
+}
+
+// newMetrics registers at reg; nil: the metrics are kept and shown to nobody.
+func newMetrics(reg prometheus.Registerer) *metrics {
+	f := promauto.With(reg)
+	counter := func(name, help string) prometheus.Counter {
+		return f.NewCounter(prometheus.CounterOpts{Name: "statemesh_" + name, Help: help})
+	}
+	gauge := func(name, help string) prometheus.Gauge {
+		return f.NewGauge(prometheus.GaugeOpts{Name: "statemesh_" + name, Help: help})
+	}
+	return &metrics{
+		records:     counter("records_total", "Input records processed, those of aborted commits included."),
+		commits:     counter("commits_total", "Commits of stream threads."),
+		aborts:      counter("aborts_total", "Commits that were undone."),
+		memberships: counter("memberships_lost_total", "Group memberships that stream threads lost."),
+		fetchErrors: counter("fetch_errors_total", "Fetches of inputs that failed and were tried again."),
+		dropped: f.NewCounterVec(prometheus.CounterOpts{Name: "statemesh_dropped_records_total",
+			Help: "Input records that were not processed, by reason and what became of them."}, []string{"reason", "to"}),
+		dataLoss: f.NewCounterVec(prometheus.CounterOpts{Name: "statemesh_lost_records_total",
+			Help: "Offsets of input records that the broker deleted before they were processed."}, []string{"topic"}),
+		commitSeconds: f.NewHistogram(prometheus.HistogramOpts{Name: "statemesh_commit_seconds",
+			Help: "Time a commit takes.", Buckets: prometheus.ExponentialBuckets(0.001, 2, 14)}),
+		restoring: gauge("restoring_tasks", "Tasks that are being restored."),
+		tasks:     gauge("running_tasks", "Tasks that process."),
+		state:     gauge("runtime_state", "State of the runtime: 0 created, 1 rebalancing, 2 running, 3 stopping, 4 stopped, 5 failed."),
+		restoreLag: f.NewGaugeVec(prometheus.GaugeOpts{Name: "statemesh_restore_lag_offsets",
+			Help: "Changelog offsets left to read, by task that is being restored."}, []string{"task"}),
+	}
+}
+
+func (m *metrics) commit(took time.Duration, err error) {
+	if err == nil {
+		m.commits.Inc()
+	}
+	m.commitSeconds.Observe(took.Seconds())
+}

@@ -1,0 +1,248 @@
+package processor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/statemesh/statemesh/router"
+	"github.com/statemesh/statemesh/store"
+)
+
+// output is what a thread produces between two commits: records of sinks as they come, changes of the state at the
+// commit. It copies what processors hand over and reuses the copies after each commit, so a record in the steady state
+// allocates nothing. It belongs to the stream thread, but for the promises, which the client's goroutine keeps.
+type output struct {
+	client *kgo.Client
+	// transactional: a transaction is begun with the first record.
+	transactional bool
+	begun         bool
+	// partitions of the topics whose sinks choose partitions themselves.
+	partitions map[string]int32
+
+	produced int
+	records  slab
+	bytes    arena
+	// failure is the first error of a record since the last reset.
+	failure atomic.Pointer[error]
+	promise func(*kgo.Record, error)
+}
+
+func newOutput(client *kgo.Client, transactional bool, partitions map[string]int32) *output {
+	o := &output{client: client, transactional: transactional, partitions: partitions}
+	o.promise = func(r *kgo.Record, err error) {
+		if err != nil {
+			o.fail(&produceError{topic: r.Topic, partition: r.Partition, err: err})
+		}
+	}
+	return o
+}
+
+func (o *output) fail(err error) {
+	if err != nil {
+		o.failure.CompareAndSwap(nil, &err)
+	}
+}
+
+// err is the first error of a record since the last reset.
+func (o *output) err() error {
+	if e := o.failure.Load(); e != nil {
+		return *e
+	}
+	return nil
+}
+
+// acked keeps the promise of a changelog record.
+func (o *output) acked(log *changelog, r *kgo.Record, err error) {
+	if err != nil {
+		o.fail(&produceError{topic: r.Topic, partition: r.Partition, err: err})
+		return
+	}
+	log.acked = max(log.acked, store.Offset(r.Offset)) // one partition: the client keeps its promises one after another
+}
+
+// sink produces a record for a sink. What the client does not take is known at the next commit.
+func (o *output) sink(n *node, r *Record) error {
+	topic := n.topics[0]
+	rec := o.records.next()
+	if count, chosen := o.partitions[topic]; chosen {
+		p, err := choosePartition(n, topic, r, count)
+		if err != nil {
+			return err
+		}
+		rec.Partition = p
+	}
+	rec.Topic = topic
+	rec.Key, rec.Value = o.bytes.copy(r.Key), o.bytes.copy(r.Value)
+	rec.Timestamp = time.UnixMilli(r.Timestamp)
+	for _, h := range r.Headers {
+		rec.Headers = append(rec.Headers, kgo.RecordHeader{Key: h.Key, Value: o.bytes.copy(h.Value)})
+	}
+	return o.produce(rec, o.promise)
+}
+
+// choosePartition asks the sink's partitioner, or hashes the key where only another sink of the topic has one.
+func choosePartition(n *node, topic string, r *Record, count int32) (int32, error) {
+	if n.partitioner == nil {
+		return int32(router.PartitionFor(r.Key, count)), nil
+	}
+	p := n.partitioner(topic, r, count)
+	if p < 0 || p >= count {
+		return 0, fmt.Errorf("partitioner of topic %s chose partition %d of %d", topic, p, count)
+	}
+	return p, nil
+}
+
+// change produces one change of a state. Its slices stay as they are until the commit has ended.
+func (o *output) change(log *changelog, p store.Partition, c store.Change) error {
+	rec := o.records.next()
+	rec.Topic, rec.Partition = log.topic, int32(p)
+	rec.Key, rec.Value = c.Key, c.Value
+	rec.Timestamp = time.UnixMilli(c.Timestamp)
+	if log.by != o {
+		log.by, log.promise = o, func(r *kgo.Record, err error) { o.acked(log, r, err) }
+	}
+	return o.produce(rec, log.promise)
+}
+
+// letter sends a record that could not be processed to the dead letter topic.
+func (o *output) letter(topic string, r *kgo.Record, headers []kgo.RecordHeader) error {
+	rec := o.records.next()
+	rec.Topic, rec.Key, rec.Value, rec.Timestamp = topic, r.Key, r.Value, r.Timestamp
+	rec.Headers = append(append(rec.Headers, r.Headers...), headers...)
+	return o.produce(rec, o.promise)
+}
+
+func (o *output) produce(rec *kgo.Record, promise func(*kgo.Record, error)) error {
+	if err := o.err(); err != nil {
+		return &outputError{err}
+	}
+	if o.transactional && !o.begun {
+		if err := o.client.BeginTransaction(); err != nil {
+			o.fail(err)
+			return &outputError{err}
+		}
+		o.begun = true
+	}
+	o.produced++
+	// Waits while the client's buffer is full. The client ends the wait when it is closed.
+	o.client.Produce(nil, rec, promise) //nolint:staticcheck // the records outlive any context: aborting closes the client
+	return nil
+}
+
+// flush waits until the broker has answered for everything.
+func (o *output) flush(ctx context.Context) error {
+	if err := o.client.Flush(ctx); err != nil {
+		return err
+	}
+	return o.err()
+}
+
+// reset makes ready for the next commit. Everything must have been answered for, or the client closed.
+func (o *output) reset() {
+	o.begun, o.produced = false, 0
+	o.records.reset()
+	o.bytes.reset()
+	o.failure.Store(nil)
+}
+
+// close gives up what is not acknowledged.
+func (o *output) close() {
+	o.client.UnsafeAbortBufferedRecords()
+	o.client.Close()
+}
+
+// outputError is the failure of a producer, found while a processor ran. No handler may skip it.
+type outputError struct{ err error }
+
+func (e *outputError) Error() string { return "produce: " + e.err.Error() }
+
+func (e *outputError) Unwrap() error { return e.err }
+
+// produceError is what became of a record.
+type produceError struct {
+	topic     string
+	partition int32
+	err       error
+}
+
+func (e *produceError) Error() string {
+	return fmt.Sprintf("produce to %s-%d: %v", e.topic, e.partition, e.err)
+}
+
+func (e *produceError) Unwrap() error { return e.err }
+
+func topicOf(err error) string {
+	if e, ok := errors.AsType[*produceError](err); ok {
+		return e.topic
+	}
+	return ""
+}
+
+// slab hands out records and takes all of them back at once.
+type slab struct {
+	chunks [][]kgo.Record
+	used   int
+}
+
+const slabChunk = 512
+
+func (s *slab) next() *kgo.Record {
+	at := s.used / slabChunk
+	if at == len(s.chunks) {
+		s.chunks = append(s.chunks, make([]kgo.Record, slabChunk))
+	}
+	r := &s.chunks[at][s.used%slabChunk]
+	s.used++
+	return r
+}
+
+// reset keeps what a usual commit needs and leaves the rest of a large one to the collector.
+func (s *slab) reset() {
+	const keep = 64
+	for i := 0; i*slabChunk < s.used; i++ {
+		n := min(slabChunk, s.used-i*slabChunk)
+		for j := range s.chunks[i][:n] {
+			r := &s.chunks[i][j]
+			h := r.Headers
+			clear(h)
+			*r = kgo.Record{Headers: h[:0]}
+		}
+	}
+	if len(s.chunks) > keep {
+		s.chunks = slices.Clone(s.chunks[:keep])
+	}
+	s.used = 0
+}
+
+// arena copies byte slices into large pieces and forgets all of them at once.
+type arena struct {
+	buf []byte
+}
+
+const arenaChunk = 64 << 10
+
+// copy keeps nil nil and empty empty.
+func (a *arena) copy(b []byte) []byte {
+	switch {
+	case b == nil:
+		return nil
+	case len(b) == 0:
+		return []byte{}
+	case len(b) > arenaChunk/4:
+		return slices.Clone(b)
+	}
+	if len(a.buf)+len(b) > cap(a.buf) {
+		a.buf = make([]byte, 0, arenaChunk) // what was handed out keeps the old piece alive
+	}
+	at := len(a.buf)
+	a.buf = append(a.buf, b...)
+	return a.buf[at:len(a.buf):len(a.buf)]
+}
+
+func (a *arena) reset() { a.buf = a.buf[:0] }

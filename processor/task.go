@@ -1,0 +1,382 @@
+package processor
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/statemesh/statemesh/processor/internal/restore"
+	"github.com/statemesh/statemesh/store"
+	"github.com/statemesh/statemesh/store/layered"
+)
+
+// taskEnv is what the tasks of one thread share.
+type taskEnv struct {
+	application string
+	now         func() time.Time
+	out         *output
+	// maxRecord is the largest record, key and value, that every changelog takes, in bytes; limitedBy names the setting.
+	maxRecord int64
+	limitedBy string
+	maxIdle   time.Duration
+	// onDrop is told of each record that is not processed.
+	onDrop func(t *task, reason string, deadLettered bool)
+	// onError decides about a record whose processing failed: nil means go on with the next.
+	onError func(t *task, in *input, r *kgo.Record, err error) error
+}
+
+// task is one partition of a sub-topology, run by one stream thread: records in, changes and records out. It knows
+// nothing of groups and transactions.
+type task struct {
+	id    store.TaskID
+	sub   *subtopology
+	env   *taskEnv
+	state *layered.Task
+	nodes []*nodeRun
+	// inputs by topic.
+	inputs []*input
+	// logs are the changelog partitions of the logged stores.
+	logs   map[store.Name]*changelog
+	stores map[store.Name]store.KeyValue
+
+	schedules schedule
+
+	// sequence and committedTime are those of the last commit; streamTime runs ahead of it.
+	sequence                  store.Sequence
+	streamTime, committedTime int64
+	position                  store.Position // as of the last commit
+
+	current    RecordMetadata
+	hasCurrent bool
+	record     Record
+	headers    []Header
+
+	commitRequested bool
+	// produced counts records handed to the producer since the last commit, other than changes of the state.
+	produced int
+	// processed counts records since the last commit.
+	processed int
+	// stopAt is a record that must not be processed: the task failed at it.
+	stopAt *RecordMetadata
+	// idleSince is when the task began to wait for an empty input; zero: it does not.
+	idleSince time.Time
+}
+
+// changelog is one changelog partition of a task.
+type changelog struct {
+	topic string
+	pos   store.LogPosition
+	// acked is the highest offset the broker acknowledged of the commit on its way, -1 for none.
+	acked store.Offset
+	// promise belongs to the producer by; another one gets another promise.
+	promise func(*kgo.Record, error)
+	by      *output
+}
+
+func newTask(id store.TaskID, sub *subtopology, env *taskEnv, inputs []store.TopicPartition) *task {
+	t := &task{id: id, sub: sub, env: env, streamTime: -1, committedTime: -1, schedules: newSchedule(),
+		logs: make(map[store.Name]*changelog), stores: make(map[store.Name]store.KeyValue), position: store.Position{}}
+	for _, tp := range inputs {
+		t.inputs = append(t.inputs, newInput(tp))
+	}
+	return t
+}
+
+// begin starts a restored task: state is at the last commit, start holds where each input goes on.
+func (t *task) begin(state *layered.Task, res restore.Result, start map[store.TopicPartition]store.Offset) error {
+	t.state = state
+	t.sequence, t.streamTime, t.committedTime = res.Sequence, res.StreamTime, res.StreamTime
+	t.position = res.Position.Clone()
+	cp := state.Checkpoint()
+	for _, s := range t.sub.stores {
+		if s.changelog == "" {
+			continue
+		}
+		t.logs[s.spec.Name] = &changelog{topic: s.changelog, pos: cp.Changelogs[s.spec.Name], acked: -1}
+	}
+	for _, in := range t.inputs {
+		next, ok := start[in.tp]
+		if !ok {
+			return fmt.Errorf("task %s: no start offset for %s", t.id, in.tp)
+		}
+		in.next, in.committed = next, next
+		if o, ok := t.position[in.tp.Topic][in.tp.Partition]; ok {
+			in.applied = o
+		}
+	}
+	return t.initialize()
+}
+
+// initialize makes new processors. They see the state as it is now.
+func (t *task) initialize() error {
+	t.schedules = newSchedule()
+	t.nodes = buildGraph(t, t.sub)
+	for _, in := range t.inputs {
+		for i := range t.sub.sources {
+			if s := &t.sub.sources[i]; s.topic == in.tp.Topic {
+				in.source = t.nodes[s.node]
+			}
+		}
+	}
+	if err := initGraph(t.nodes); err != nil {
+		return t.fail(err)
+	}
+	return nil
+}
+
+// rollback returns to the last commit: state, inputs, times. The processors are new ones, since they may have kept
+// something of what never happened. The caller makes the client fetch again from the inputs' next offsets.
+func (t *task) rollback() error {
+	err := closeGraph(t.nodes)
+	t.state.Rollback()
+	t.streamTime = t.committedTime
+	t.produced, t.processed, t.commitRequested, t.hasCurrent, t.idleSince = 0, 0, false, false, time.Time{}
+	for _, in := range t.inputs {
+		in.rewind()
+	}
+	for _, log := range t.logs {
+		log.acked = -1
+	}
+	if err != nil {
+		return t.fail(err)
+	}
+	return t.initialize()
+}
+
+// close ends the processors; the state stays with the instance, at its last commit.
+func (t *task) close() error {
+	err := closeGraph(t.nodes)
+	if t.state != nil {
+		t.state.Rollback()
+	}
+	if err != nil {
+		return t.fail(err)
+	}
+	return nil
+}
+
+// uncommitted reports whether a commit would change anything.
+func (t *task) uncommitted() bool {
+	if t.state == nil {
+		return false
+	}
+	for _, in := range t.inputs {
+		if in.moved() {
+			return true
+		}
+	}
+	return t.produced > 0 || t.state.Dirty()
+}
+
+// waiting reports whether fetched records wait.
+func (t *task) waiting() bool {
+	for _, in := range t.inputs {
+		if in.waiting() > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// process handles up to limit records, the one with the smallest timestamp first. It returns how many it took.
+func (t *task) process(limit int) (int, error) {
+	n := 0
+	for n < limit && !t.commitRequested {
+		in, err := t.choose()
+		if err != nil {
+			return n, err
+		}
+		if in == nil {
+			break
+		}
+		if err := t.processOne(in); err != nil {
+			return n, err
+		}
+		n++
+	}
+	return n, nil
+}
+
+// choose returns the input whose first record is the oldest, nil when there is none or the task waits for an input.
+func (t *task) choose() (*input, error) {
+	var best *input
+	empty := false
+	for _, in := range t.inputs {
+		ready, err := t.prepare(in)
+		if err != nil {
+			return nil, err
+		}
+		if !ready {
+			empty = true
+		} else if best == nil || in.headTime < best.headTime {
+			best = in
+		}
+	}
+	if best == nil || !empty || t.env.maxIdle <= 0 {
+		t.idleSince = time.Time{}
+		return best, nil
+	}
+	now := t.env.now()
+	if t.idleSince.IsZero() {
+		t.idleSince = now
+	}
+	if now.Sub(t.idleSince) < t.env.maxIdle {
+		return nil, nil
+	}
+	return best, nil
+}
+
+// prepare makes sure that the head of an input is a record with a time; it takes off what is none.
+func (t *task) prepare(in *input) (bool, error) {
+	if in.headReady {
+		return true, nil
+	}
+	for in.waiting() > 0 {
+		r := in.peek()
+		if r.Attrs.IsControl() {
+			in.advance() // the end of a transaction: an offset, but no record
+			continue
+		}
+		t.load(in, r)
+		if t.stopAt != nil && t.current == *t.stopAt {
+			return false, errStopHere
+		}
+		ts, err := in.source.def.source.Timestamp(&t.record, t.current, in.partitionTime)
+		if err != nil {
+			t.hasCurrent = true
+			err = t.env.onError(t, in, r, &nodeError{node: in.source.def.name, err: asDeserialization(err)})
+			t.hasCurrent = false
+			if err != nil {
+				return false, err
+			}
+			in.advance()
+			continue
+		}
+		if ts < 0 {
+			t.hasCurrent = true
+			t.dropped("negative timestamp", false)
+			t.hasCurrent = false
+			in.advance()
+			continue
+		}
+		in.headTime, in.headReady = ts, true
+		return true, nil
+	}
+	return false, nil
+}
+
+// load puts a fetched record in hand. Its slices are the client's and stay as they are.
+func (t *task) load(in *input, r *kgo.Record) {
+	t.record = Record{Key: r.Key, Value: r.Value, Timestamp: r.Timestamp.UnixMilli()}
+	if len(r.Headers) > 0 {
+		t.headers = t.headers[:0]
+		for _, h := range r.Headers {
+			t.headers = append(t.headers, Header{Key: h.Key, Value: h.Value})
+		}
+		t.record.Headers = t.headers
+	}
+	t.current = RecordMetadata{Topic: r.Topic, Partition: r.Partition, Offset: r.Offset}
+}
+
+func (t *task) processOne(in *input) error {
+	r := in.peek()
+	t.load(in, r)
+	if t.stopAt != nil && t.current == *t.stopAt {
+		return errStopHere
+	}
+	t.record.Timestamp = in.headTime
+	in.partitionTime = max(in.partitionTime, in.headTime)
+	t.streamTime = max(t.streamTime, in.headTime)
+	t.hasCurrent = true
+	err := in.source.process(&t.record)
+	if err != nil {
+		err = t.env.onError(t, in, r, err)
+	}
+	t.hasCurrent = false
+	if err != nil {
+		return err
+	}
+	in.advance()
+	in.applied = store.Offset(r.Offset)
+	t.processed++
+	if t.schedules.nextStream <= t.streamTime {
+		if _, err := t.schedules.fire(StreamTime, t.streamTime); err != nil {
+			return t.fail(err)
+		}
+	}
+	return nil
+}
+
+// punctuate fires what is due by the wall clock.
+func (t *task) punctuate(nowMilli int64) error {
+	if t.schedules.nextWall > nowMilli {
+		return nil
+	}
+	if _, err := t.schedules.fire(WallClockTime, nowMilli); err != nil {
+		return t.fail(err)
+	}
+	return nil
+}
+
+// checkpoint describes the state as the commit on its way will leave it.
+func (t *task) checkpoint() store.Checkpoint {
+	cp := store.Checkpoint{Sequence: t.sequence + 1, StreamTime: t.streamTime, Position: t.position.Clone(),
+		Inputs: make(map[store.TopicPartition]store.Offset, len(t.inputs))}
+	if len(t.logs) > 0 {
+		cp.Changelogs = make(map[store.Name]store.LogPosition, len(t.logs))
+	}
+	for name, log := range t.logs {
+		pos := log.pos
+		pos.Next = max(pos.Next, log.acked+1)
+		cp.Changelogs[name] = pos
+	}
+	for _, in := range t.inputs {
+		cp.Inputs[in.tp] = in.next
+		if in.applied >= 0 {
+			cp.Position.Set(in.tp.Topic, in.tp.Partition, in.applied)
+		}
+	}
+	return cp
+}
+
+// becomeCommitted publishes cp: Kafka has committed it.
+func (t *task) becomeCommitted(cp store.Checkpoint) {
+	for name, log := range t.logs {
+		log.pos, log.acked = cp.Changelogs[name], -1
+	}
+	t.sequence, t.committedTime, t.position = cp.Sequence, cp.StreamTime, cp.Position
+	t.produced, t.processed, t.commitRequested = 0, 0, false
+	for _, in := range t.inputs {
+		in.becomeCommitted()
+	}
+	t.state.Commit(cp)
+}
+
+// keyValue returns the writer's handle of a store, limited to what its changelog takes.
+func (t *task) keyValue(name store.Name) (store.KeyValue, error) {
+	if kv, ok := t.stores[name]; ok {
+		return kv, nil
+	}
+	kv, err := t.state.KeyValue(name)
+	if err != nil {
+		return nil, err
+	}
+	if t.logs[name] != nil {
+		kv = &limited{KeyValue: kv, name: name, limit: t.env.maxRecord, setting: t.env.limitedBy}
+	}
+	t.stores[name] = kv
+	return kv, nil
+}
+
+func (t *task) dropped(reason string, deadLettered bool) { t.env.onDrop(t, reason, deadLettered) }
+
+// fail names the task and, when there is one, the record in hand.
+func (t *task) fail(err error) error {
+	e := &TaskError{Task: t.id, Err: err}
+	if t.hasCurrent {
+		m := t.current
+		e.Record = &m
+	}
+	return e
+}
