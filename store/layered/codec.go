@@ -42,6 +42,7 @@ type record struct {
 	Inputs     []inputOffset              `json:"inputs,omitempty"`
 	Position   store.Position             `json:"position,omitempty"`
 	StreamTime int64                      `json:"stream_time"`
+	WallTime   int64                      `json:"wall_time,omitempty"`
 	Restoring  bool                       `json:"restoring,omitempty"`
 }
 
@@ -60,7 +61,7 @@ type inputOffset struct {
 // encodeRecord writes cp for one engine: only the positions of the stores that keep says are its own, so that nothing an
 // engine does not hold is ever called durable.
 func encodeRecord(cp store.Checkpoint, keep func(store.Name) bool) ([]byte, error) {
-	r := record{Sequence: cp.Sequence, Position: cp.Position, StreamTime: cp.StreamTime, Restoring: cp.Restoring}
+	r := record{Sequence: cp.Sequence, Position: cp.Position, StreamTime: cp.StreamTime, WallTime: cp.WallTime, Restoring: cp.Restoring}
 	for name, pos := range cp.Changelogs {
 		if !keep(name) {
 			continue
@@ -86,7 +87,7 @@ func decodeRecord(b []byte) (store.Checkpoint, error) {
 		return store.Checkpoint{}, fmt.Errorf("record of a move: %w: %w", store.ErrCorrupt, err)
 	}
 	cp := store.Checkpoint{
-		Sequence: r.Sequence, Position: r.Position.Clone(), StreamTime: r.StreamTime, Restoring: r.Restoring,
+		Sequence: r.Sequence, Position: r.Position.Clone(), StreamTime: r.StreamTime, WallTime: r.WallTime, Restoring: r.Restoring,
 		Changelogs: make(map[store.Name]store.LogPosition, len(r.Changelogs)),
 		Inputs:     make(map[store.TopicPartition]store.Offset, len(r.Inputs)),
 	}
