@@ -1,0 +1,152 @@
+package processor
+
+import (
+	"flag"
+	"math/rand/v2"
+	"path/filepath"
+	"strconv"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+var (
+	simSeed  = flag.Uint64("seed", 1, "first seed of the simulations")
+	simSeeds = flag.Int("seeds", 1, "how many seeds each simulation runs")
+)
+
+// simulate runs fn in a bubble of virtual time, once per seed. A seed fixes the schedule of faults, not the interleaving.
+func simulate(t *testing.T, fn func(t *testing.T, rng *rand.Rand)) {
+	t.Helper()
+	for seed := *simSeed; seed < *simSeed+uint64(*simSeeds); seed++ {
+		t.Run("seed="+strconv.FormatUint(seed, 10), func(t *testing.T) {
+			t.Logf("replay with -seed=%d", seed)
+			synctest.Test(t, func(t *testing.T) { fn(t, rand.New(rand.NewPCG(seed, 0))) })
+		})
+	}
+}
+
+// kill takes an instance's network away and leaves it as a zombie; what its disk holds at this moment is the state
+// directory of its successor.
+func (in *instance) kill(successor string) {
+	in.f.t.Helper()
+	in.cut.cut()
+	copyDir(in.f.t, in.dir, filepath.Join(in.f.dir, successor))
+}
+
+func TestSimRestart(t *testing.T) {
+	simulate(t, func(t *testing.T, rng *rand.Rand) {
+		f := newFleet(t, true, 3)
+		tr := truth{}
+		for range 3 {
+			f.produce(tr, rng, 200, 50)
+			in := f.start("a")
+			in.waitRunning()
+			f.produce(tr, rng, 200, 50)
+			f.waitCaughtUp(time.Minute)
+			f.check(tr, in)
+			if err := in.stop(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+}
+
+// TestSimScale lets instances come and go while records flow (PL-11, CR-13): planned moves lose and repeat nothing.
+func TestSimScale(t *testing.T) {
+	simulate(t, func(t *testing.T, rng *rand.Rand) {
+		f := newFleet(t, true, 6)
+		tr := truth{}
+		a := f.start("a")
+		f.produce(tr, rng, 300, 50)
+		b := f.start("b")
+		for range 20 {
+			f.produce(tr, rng, 50, 50)
+			time.Sleep(100 * time.Millisecond)
+		}
+		c := f.start("c")
+		for range 20 {
+			f.produce(tr, rng, 50, 50)
+			time.Sleep(100 * time.Millisecond)
+		}
+		if err := b.stop(); err != nil {
+			t.Fatal(err)
+		}
+		f.produce(tr, rng, 50, 50)
+		f.waitCaughtUp(2 * time.Minute)
+		a.waitRunning()
+		c.waitRunning()
+		f.check(tr, a, c)
+	})
+}
+
+// TestSimKill kills an instance at a random moment; its successor with the same disk, and a fresh one, go on. The killed
+// one comes back as a zombie and changes nothing (CR-08, CR-18).
+func TestSimKill(t *testing.T) {
+	simulate(t, func(t *testing.T, rng *rand.Rand) {
+		f := newFleet(t, true, 4)
+		tr := truth{}
+		a, b := f.start("a"), f.start("b")
+		a.waitRunning()
+		b.waitRunning()
+		for range 10 {
+			f.produce(tr, rng, 50, 50)
+			time.Sleep(time.Duration(rng.IntN(60)) * time.Millisecond)
+		}
+		a.kill("c")
+		for range 10 {
+			f.produce(tr, rng, 50, 50)
+			time.Sleep(time.Duration(rng.IntN(60)) * time.Millisecond)
+		}
+		c := f.start("c")
+		f.produce(tr, rng, 100, 50)
+		f.waitCaughtUp(3 * time.Minute)
+		a.cut.mend()
+		time.Sleep(time.Duration(rng.IntN(5000)) * time.Millisecond)
+		f.produce(tr, rng, 100, 50)
+		time.Sleep(time.Minute)
+		f.waitCaughtUp(3 * time.Minute)
+		f.eventually("all run", 2*time.Minute, func() error { return allServe(4, a, b, c) })
+		f.check(tr, a, b, c)
+	})
+}
+
+// TestSimUnknownEnd answers EndTxn with UNKNOWN_SERVER_ERROR for one in ten commits, half of them after it took effect
+// (PL-01).
+func TestSimUnknownEnd(t *testing.T) {
+	simulate(t, func(t *testing.T, rng *rand.Rand) {
+		f := newFleet(t, true, 3)
+		tr := truth{}
+		in := f.start("a")
+		in.waitRunning()
+		failures := 0
+		inner := kgoClient(t, f)
+		f.cluster.ControlKey(int16(kmsg.EndTxn), func(req kmsg.Request) (kmsg.Response, error, bool) {
+			f.cluster.KeepControl()
+			e := req.(*kmsg.EndTxnRequest)
+			if !e.Commit || rng.IntN(10) != 0 {
+				return nil, nil, false
+			}
+			failures++
+			resp := e.ResponseKind().(*kmsg.EndTxnResponse)
+			resp.ErrorCode = kerr.UnknownServerError.Code
+			_ = inner
+			return resp, nil, true
+		})
+		for range 100 {
+			f.produce(tr, rng, 20, 50)
+			time.Sleep(100 * time.Millisecond)
+		}
+		f.waitCaughtUp(2 * time.Minute)
+		if failures == 0 {
+			t.Fatal("no commit failed")
+		}
+		f.check(tr, in)
+	})
+}
+
+func kgoClient(t *testing.T, f *fleet) *kgo.Client { return f.client }
