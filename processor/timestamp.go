@@ -12,8 +12,10 @@ type TimestampExtractor func(r *Record, m RecordMetadata, partitionTime int64) (
 // FailOnInvalidTimestamp takes the record's timestamp; a negative one is an error (upstream's default).
 func FailOnInvalidTimestamp(r *Record, m RecordMetadata, _ int64) (int64, error) {
 	if r.Timestamp < 0 {
-		return 0, &DeserializationError{Reason: "negative timestamp",
-			Err: fmt.Errorf("%s-%d offset %d: timestamp %d", m.Topic, m.Partition, m.Offset, r.Timestamp)}
+		return 0, &DeserializationError{
+			Reason: "negative timestamp",
+			Err:    fmt.Errorf("%s-%d offset %d: timestamp %d", m.Topic, m.Partition, m.Offset, r.Timestamp),
+		}
 	}
 	return r.Timestamp, nil
 }
@@ -31,9 +33,11 @@ func UsePartitionTimeOnInvalidTimestamp(r *Record, m RecordMetadata, partitionTi
 		return r.Timestamp, nil
 	}
 	if partitionTime < 0 {
-		return 0, &DeserializationError{Reason: "negative timestamp",
+		return 0, &DeserializationError{
+			Reason: "negative timestamp",
 			Err: fmt.Errorf("%s-%d offset %d: timestamp %d, and the partition has no time yet",
-				m.Topic, m.Partition, m.Offset, r.Timestamp)}
+				m.Topic, m.Partition, m.Offset, r.Timestamp),
+		}
 	}
 	return partitionTime, nil
 }

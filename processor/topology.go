@@ -133,8 +133,10 @@ func (t *Topology) AddSink(name string, opts SinkOptions, topic string, parents 
 	if reason := badTopic(topic); reason != "" {
 		t.fail("sink", name, reason)
 	}
-	t.add(&nodeDef{name: name, kind: nodeSink, topics: []string{topic}, partitioner: opts.Partitioner,
-		parents: t.parents("sink", name, parents)})
+	t.add(&nodeDef{
+		name: name, kind: nodeSink, topics: []string{topic}, partitioner: opts.Partitioner,
+		parents: t.parents("sink", name, parents),
+	})
 	return t
 }
 
@@ -151,9 +153,11 @@ func (t *Topology) AddRepartition(name string, opts RepartitionOptions, parents 
 			opts.Partitions))
 	}
 	t.add(&nodeDef{name: RepartitionSink(name), kind: nodeSink, repartition: name, parents: t.parents("repartition", name, parents)})
-	t.add(&nodeDef{name: name, kind: nodeSource, repartition: name, partitions: opts.Partitions,
+	t.add(&nodeDef{
+		name: name, kind: nodeSource, repartition: name, partitions: opts.Partitions,
 		// What was written has a time already, and all of it is wanted.
-		source: SourceOptions{OffsetReset: ResetEarliest, Timestamp: FailOnInvalidTimestamp}})
+		source: SourceOptions{OffsetReset: ResetEarliest, Timestamp: FailOnInvalidTimestamp},
+	})
 	return t
 }
 

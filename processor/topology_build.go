@@ -167,8 +167,10 @@ func (t *Topology) compile(app string) *Built {
 		sub := b.subs[id]
 		at := int32(len(sub.nodes))
 		place[def.index] = at
-		n := node{name: def.name, kind: def.kind, source: def.source, topics: slices.Clone(def.topics),
-			partitioner: def.partitioner, supplier: def.supplier, repartition: def.repartition != ""}
+		n := node{
+			name: def.name, kind: def.kind, source: def.source, topics: slices.Clone(def.topics),
+			partitioner: def.partitioner, supplier: def.supplier, repartition: def.repartition != "",
+		}
 		if def.repartition != "" {
 			n.topics = []string{repartitionTopic(app, def.repartition)}
 		}
@@ -182,8 +184,10 @@ func (t *Topology) compile(app string) *Built {
 		sub.nodes = append(sub.nodes, n)
 		if def.kind == nodeSource {
 			for _, topic := range n.topics {
-				sub.sources = append(sub.sources, sourceTopic{topic: topic, node: at,
-					repartition: def.repartition, partitions: def.partitions})
+				sub.sources = append(sub.sources, sourceTopic{
+					topic: topic, node: at,
+					repartition: def.repartition, partitions: def.partitions,
+				})
 				b.bySource[topic] = entry{sub: sub, node: at}
 			}
 		}

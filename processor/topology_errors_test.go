@@ -24,63 +24,105 @@ func TestBuildErrors(t *testing.T) {
 		{"source without topic", source().AddSource("t", SourceOptions{}), `topology: source "t": needs at least one topic`},
 		{"source without name", source().AddSource("", SourceOptions{}, "x"), `topology: source "": needs a name`},
 		{"empty topic", source().AddSource("t", SourceOptions{}, ""), `topology: source "t": topic name is empty`},
-		{"pattern", source().AddSource("t", SourceOptions{}, "flights-.*"),
-			`topology: source "t": topic "flights-.*": topic patterns are not supported; name each topic`},
-		{"illegal topic", source().AddSource("t", SourceOptions{}, "a b"),
-			`topology: source "t": topic "a b": ' ' is not one of a-z A-Z 0-9 . _ -`},
+		{
+			"pattern", source().AddSource("t", SourceOptions{}, "flights-.*"),
+			`topology: source "t": topic "flights-.*": topic patterns are not supported; name each topic`,
+		},
+		{
+			"illegal topic", source().AddSource("t", SourceOptions{}, "a b"),
+			`topology: source "t": topic "a b": ' ' is not one of a-z A-Z 0-9 . _ -`,
+		},
 		{"dots", source().AddSource("t", SourceOptions{}, ".."), `topology: source "t": topic "..": Kafka does not allow this name`},
 		{"long topic", source().AddSource("t", SourceOptions{}, long), `topology: source "t": topic name of 250 bytes is above 249`},
-		{"topic read twice", source().AddSource("t", SourceOptions{}, "in"),
-			`topology: source "t": topic "in" is read by source "s" already`},
-		{"topic named twice", source().AddSource("t", SourceOptions{}, "x", "x"),
-			`topology: source "t": topic "x" is named twice`},
+		{
+			"topic read twice", source().AddSource("t", SourceOptions{}, "in"),
+			`topology: source "t": topic "in" is read by source "s" already`,
+		},
+		{
+			"topic named twice", source().AddSource("t", SourceOptions{}, "x", "x"),
+			`topology: source "t": topic "x" is named twice`,
+		},
 		{"unknown reset", source().AddSource("t", SourceOptions{OffsetReset: 9}, "x"), `topology: source "t": offset reset 9 is unknown`},
 		{"no supplier", source().AddProcessor("q", nil, "s"), `topology: processor "q": has no supplier`},
-		{"supplier of nil", source().AddProcessor("q", func() Processor { return nil }, "s"),
-			`topology: processor "q": its supplier returned nil`},
-		{"supplier of a nil pointer", source().AddProcessor("q", func() Processor { return (*inert)(nil) }, "s"),
-			`topology: processor "q": its supplier returned nil`},
-		{"supplier of one for all", source().AddProcessor("q", func() Processor { return one }, "s"),
-			`topology: processor "q": its supplier must return a new processor at each call`},
+		{
+			"supplier of nil", source().AddProcessor("q", func() Processor { return nil }, "s"),
+			`topology: processor "q": its supplier returned nil`,
+		},
+		{
+			"supplier of a nil pointer", source().AddProcessor("q", func() Processor { return (*inert)(nil) }, "s"),
+			`topology: processor "q": its supplier returned nil`,
+		},
+		{
+			"supplier of one for all", source().AddProcessor("q", func() Processor { return one }, "s"),
+			`topology: processor "q": its supplier must return a new processor at each call`,
+		},
 		{"name taken", source().AddProcessor("s", newInert, "p"), `topology: processor "s": the name is taken by a source`},
 		{"no parent", source().AddProcessor("q", newInert), `topology: processor "q": needs at least one parent`},
 		{"own parent", source().AddProcessor("q", newInert, "q"), `topology: processor "q": cannot be its own parent`},
-		{"unknown parent", source().AddProcessor("q", newInert, "later"),
-			`topology: processor "q": parent "later" is unknown; add parents first`},
+		{
+			"unknown parent", source().AddProcessor("q", newInert, "later"),
+			`topology: processor "q": parent "later" is unknown; add parents first`,
+		},
 		{"parent twice", source().AddProcessor("q", newInert, "s", "s"), `topology: processor "q": parent "s" is named twice`},
-		{"parent is a sink", source().AddSink("out", SinkOptions{}, "out", "p").AddProcessor("q", newInert, "out"),
-			`topology: processor "q": parent "out" is a sink`},
+		{
+			"parent is a sink", source().AddSink("out", SinkOptions{}, "out", "p").AddProcessor("q", newInert, "out"),
+			`topology: processor "q": parent "out" is a sink`,
+		},
 		{"sink without parent", source().AddSink("out", SinkOptions{}, "out"), `topology: sink "out": needs at least one parent`},
-		{"sink to a pattern", source().AddSink("out", SinkOptions{}, "out*", "p"),
-			`topology: sink "out": topic "out*": topic patterns are not supported; name each topic`},
-		{"repartition without parent", source().AddRepartition("r", RepartitionOptions{}),
-			`topology: repartition "r": needs at least one parent`},
-		{"repartition of bad name", source().AddRepartition("r/1", RepartitionOptions{}, "p"),
-			`topology: repartition "r/1": name "r/1": '/' is not one of a-z A-Z 0-9 . _ -`},
-		{"repartition into negative", source().AddRepartition("r", RepartitionOptions{Partitions: -2}, "p"),
-			`topology: repartition "r": -2 partitions: want 0 for as many as its inputs have, or more`},
-		{"repartition topic read by hand", source().AddRepartition("r", RepartitionOptions{}, "p").
-			AddSource("t", SourceOptions{}, "app-r-repartition"),
-			`topology: repartition "r": its topic app-r-repartition is used by source "t"`},
-		{"changelog written by hand", source().AddStateStore(kv("a"), "p").AddSink("out", SinkOptions{}, "app-a-changelog", "p"),
-			`topology: store "a": its topic app-a-changelog is used by sink "out"`},
-		{"changelog name too long", source().AddStateStore(kv(store.Name(long[:240])), "p"),
-			`topology: store "` + long[:240] + `": its topic app-` + long[:240] + `-changelog has a name of 254 bytes, above 249`},
+		{
+			"sink to a pattern", source().AddSink("out", SinkOptions{}, "out*", "p"),
+			`topology: sink "out": topic "out*": topic patterns are not supported; name each topic`,
+		},
+		{
+			"repartition without parent", source().AddRepartition("r", RepartitionOptions{}),
+			`topology: repartition "r": needs at least one parent`,
+		},
+		{
+			"repartition of bad name", source().AddRepartition("r/1", RepartitionOptions{}, "p"),
+			`topology: repartition "r/1": name "r/1": '/' is not one of a-z A-Z 0-9 . _ -`,
+		},
+		{
+			"repartition into negative", source().AddRepartition("r", RepartitionOptions{Partitions: -2}, "p"),
+			`topology: repartition "r": -2 partitions: want 0 for as many as its inputs have, or more`,
+		},
+		{
+			"repartition topic read by hand", source().AddRepartition("r", RepartitionOptions{}, "p").
+				AddSource("t", SourceOptions{}, "app-r-repartition"),
+			`topology: repartition "r": its topic app-r-repartition is used by source "t"`,
+		},
+		{
+			"changelog written by hand", source().AddStateStore(kv("a"), "p").AddSink("out", SinkOptions{}, "app-a-changelog", "p"),
+			`topology: store "a": its topic app-a-changelog is used by sink "out"`,
+		},
+		{
+			"changelog name too long", source().AddStateStore(kv(store.Name(long[:240])), "p"),
+			`topology: store "` + long[:240] + `": its topic app-` + long[:240] + `-changelog has a name of 254 bytes, above 249`,
+		},
 		{"store without name", source().AddStateStore(kv(""), "p"), `topology: store "": needs a name`},
-		{"store of bad name", source().AddStateStore(kv("a:b"), "p"),
-			`topology: store "a:b": name "a:b": ':' is not one of a-z A-Z 0-9 . _ -`},
+		{
+			"store of bad name", source().AddStateStore(kv("a:b"), "p"),
+			`topology: store "a:b": name "a:b": ':' is not one of a-z A-Z 0-9 . _ -`,
+		},
 		{"store of no kind", source().AddStateStore(store.Spec{Name: "a"}, "p"), `topology: store "a": kind 0 is unknown`},
-		{"store of unknown format", source().AddStateStore(store.Spec{Name: "a", Kind: store.KindKeyValue, ValueFormat: "xml"}, "p"),
-			`topology: store "a": value format "xml" is not one of bytes, string, int64, double, json`},
-		{"settings for no changelog", source().AddStateStore(store.Spec{Name: "a", Kind: store.KindKeyValue, NoChangelog: true,
-			ChangelogConfig: map[string]string{"retention.ms": "1"}}, "p"),
-			`topology: store "a": has settings for a changelog that is switched off`},
+		{
+			"store of unknown format", source().AddStateStore(store.Spec{Name: "a", Kind: store.KindKeyValue, ValueFormat: "xml"}, "p"),
+			`topology: store "a": value format "xml" is not one of bytes, string, int64, double, json`,
+		},
+		{
+			"settings for no changelog", source().AddStateStore(store.Spec{
+				Name: "a", Kind: store.KindKeyValue, NoChangelog: true,
+				ChangelogConfig: map[string]string{"retention.ms": "1"},
+			}, "p"),
+			`topology: store "a": has settings for a changelog that is switched off`,
+		},
 		{"store twice", source().AddStateStore(kv("a"), "p").AddStateStore(kv("a"), "p"), `topology: store "a": is declared twice`},
 		{"store without processor", source().AddStateStore(kv("a")), `topology: store "a": is connected to no processor`},
 		{"store of unknown processor", source().AddStateStore(kv("a"), "p", "nobody"), `topology: store "a": processor "nobody" is unknown`},
 		{"store of a source", source().AddStateStore(kv("a"), "p", "s"), `topology: store "a": "s" is a source; only processors have stores`},
-		{"connect to unknown store", source().ConnectProcessorAndStateStores("p", "nothing"),
-			`topology: processor "p": store "nothing" is unknown`},
+		{
+			"connect to unknown store", source().ConnectProcessorAndStateStores("p", "nothing"),
+			`topology: processor "p": store "nothing" is unknown`,
+		},
 		{"connect to nothing", source().ConnectProcessorAndStateStores("p"), `topology: processor "p": is connected to no store`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -165,8 +207,10 @@ func TestTimestampExtractors(t *testing.T) {
 }
 
 func TestParseOffsetReset(t *testing.T) {
-	for in, want := range map[string]OffsetReset{"": ResetDefault, "default": ResetDefault, "earliest": ResetEarliest,
-		"latest": ResetLatest, "none": ResetNone} {
+	for in, want := range map[string]OffsetReset{
+		"": ResetDefault, "default": ResetDefault, "earliest": ResetEarliest,
+		"latest": ResetLatest, "none": ResetNone,
+	} {
 		if got, err := ParseOffsetReset(in); err != nil || got != want {
 			t.Errorf("%q: %v, %v", in, got, err)
 		}

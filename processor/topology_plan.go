@@ -114,8 +114,10 @@ func (b *Built) Plan(partitions map[string]int32) (*Plan, error) {
 	var errs []error
 	for _, topic := range b.SourceTopics() {
 		if partitions[topic] <= 0 {
-			errs = append(errs, &TopologyError{Kind: "topology",
-				Reason: fmt.Sprintf("source topic %q: partition count is unknown; does the topic exist?", topic)})
+			errs = append(errs, &TopologyError{
+				Kind:   "topology",
+				Reason: fmt.Sprintf("source topic %q: partition count is unknown; does the topic exist?", topic),
+			})
 		}
 	}
 	if len(errs) > 0 {

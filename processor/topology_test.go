@@ -119,9 +119,11 @@ func TestBuildCompiles(t *testing.T) {
 
 func TestPlanOfEveryKind(t *testing.T) {
 	b := mustBuild(t, wordCount())
-	p := mustPlan(t, b, map[string]int32{"text": 2, "more-text": 4, "commands": 3, "audit": 1, "unrelated": 9,
+	p := mustPlan(t, b, map[string]int32{
+		"text": 2, "more-text": 4, "commands": 3, "audit": 1, "unrelated": 9,
 		// What the broker has must not decide what the count should be.
-		"app-words-repartition": 7})
+		"app-words-repartition": 7,
+	})
 	counts := kv("counts")
 	want := &Plan{
 		Tasks: []TaskPlan{
@@ -137,8 +139,10 @@ func TestPlanOfEveryKind(t *testing.T) {
 		// Its writers have 4, but it meets commands in a store: 3.
 		Repartitions: []InternalTopic{{Topic: "app-words-repartition", Partitions: 3}},
 		Changelogs:   []InternalTopic{{Topic: "app-counts-changelog", Partitions: 3, Store: &counts}},
-		Stores: []router.StoreInfo{{Name: "counts", Kind: store.KindTimestampedKeyValue, Subtopology: 1, Partitions: 3,
-			KeyFormat: "string", ValueFormat: "int64", SourceTopic: "app-words-repartition"}},
+		Stores: []router.StoreInfo{{
+			Name: "counts", Kind: store.KindTimestampedKeyValue, Subtopology: 1, Partitions: 3,
+			KeyFormat: "string", ValueFormat: "int64", SourceTopic: "app-words-repartition",
+		}},
 	}
 	if diff := cmp.Diff(want, p); diff != "" {
 		t.Errorf("plan (-want +got):\n%s", diff)
@@ -179,15 +183,27 @@ func TestPlanGroupsPartitions(t *testing.T) {
 		counts map[string]int32
 		want   string
 	}{
-		{"107 apart", apart, map[string]int32{"topic1": 3, "topic2": 2},
-			"0_0 [topic1-0]\n0_1 [topic1-1]\n0_2 [topic1-2]\n1_0 [topic2-0]\n1_1 [topic2-1]\n"},
-		{"108 together", together, map[string]int32{"topic1": 3, "topic2": 2},
-			"0_0 [topic1-0 topic2-0]\n0_1 [topic1-1 topic2-1]\n0_2 [topic1-2]\n"},
-		{"109 unknown", together, map[string]int32{"topic1": 3},
-			`error: topology: source topic "topic2": partition count is unknown; does the topic exist?`},
-		{"109 none", together, map[string]int32{"topic1": 0, "topic2": -1},
+		{
+			"107 apart", apart,
+			map[string]int32{"topic1": 3, "topic2": 2},
+			"0_0 [topic1-0]\n0_1 [topic1-1]\n0_2 [topic1-2]\n1_0 [topic2-0]\n1_1 [topic2-1]\n",
+		},
+		{
+			"108 together", together,
+			map[string]int32{"topic1": 3, "topic2": 2},
+			"0_0 [topic1-0 topic2-0]\n0_1 [topic1-1 topic2-1]\n0_2 [topic1-2]\n",
+		},
+		{
+			"109 unknown", together,
+			map[string]int32{"topic1": 3},
+			`error: topology: source topic "topic2": partition count is unknown; does the topic exist?`,
+		},
+		{
+			"109 none", together,
+			map[string]int32{"topic1": 0, "topic2": -1},
 			"error: topology: source topic \"topic1\": partition count is unknown; does the topic exist?\n" +
-				"topology: source topic \"topic2\": partition count is unknown; does the topic exist?"},
+				"topology: source topic \"topic2\": partition count is unknown; does the topic exist?",
+		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			if got := twoTasks(tt.b, tt.counts); got != tt.want {
@@ -221,37 +237,62 @@ func TestPlanPartitionCounts(t *testing.T) {
 		counts map[string]int32
 		want   string // "topic=n ..." of the internal topics, or a part of the error
 	}{
-		{"chain follows its input", chain(0, 0), map[string]int32{"in": 5},
-			"app-first-repartition=5 app-second-repartition=5 app-s-changelog=5"},
-		{"stated first", chain(7, 0), map[string]int32{"in": 5},
-			"app-first-repartition=7 app-second-repartition=7 app-s-changelog=7"},
-		{"stated second", chain(0, 2), map[string]int32{"in": 5},
-			"app-first-repartition=5 app-second-repartition=2 app-s-changelog=2"},
-		{"repartitions that meet take the largest", shared(func(*Topology) {}), map[string]int32{"x": 3, "y": 5},
-			"app-rx-repartition=5 app-ry-repartition=5 app-joined-changelog=5"},
-		{"a topic from outside decides, over another store too", shared(func(top *Topology) {
-			top.AddSource("z", SourceOptions{}, "z").AddProcessor("late", newInert, "z", "ry").AddStateStore(kv("two"), "late")
-		}), map[string]int32{"x": 3, "y": 5, "z": 4},
-			"app-rx-repartition=4 app-ry-repartition=4 app-joined-changelog=4 app-two-changelog=4"},
-		{"topics that meet must agree", NewTopology().
-			AddSource("x", SourceOptions{}, "x").AddSource("y", SourceOptions{}, "y").
-			AddProcessor("px", newInert, "x").AddProcessor("py", newInert, "y").AddStateStore(kv("s"), "px", "py"),
+		{
+			"chain follows its input", chain(0, 0),
+			map[string]int32{"in": 5},
+			"app-first-repartition=5 app-second-repartition=5 app-s-changelog=5",
+		},
+		{
+			"stated first", chain(7, 0),
+			map[string]int32{"in": 5},
+			"app-first-repartition=7 app-second-repartition=7 app-s-changelog=7",
+		},
+		{
+			"stated second", chain(0, 2),
+			map[string]int32{"in": 5},
+			"app-first-repartition=5 app-second-repartition=2 app-s-changelog=2",
+		},
+		{
+			"repartitions that meet take the largest", shared(func(*Topology) {}),
+			map[string]int32{"x": 3, "y": 5},
+			"app-rx-repartition=5 app-ry-repartition=5 app-joined-changelog=5",
+		},
+		{
+			"a topic from outside decides, over another store too", shared(func(top *Topology) {
+				top.AddSource("z", SourceOptions{}, "z").AddProcessor("late", newInert, "z", "ry").AddStateStore(kv("two"), "late")
+			}),
+			map[string]int32{"x": 3, "y": 5, "z": 4},
+			"app-rx-repartition=4 app-ry-repartition=4 app-joined-changelog=4 app-two-changelog=4",
+		},
+		{
+			"topics that meet must agree", NewTopology().
+				AddSource("x", SourceOptions{}, "x").AddSource("y", SourceOptions{}, "y").
+				AddProcessor("px", newInert, "x").AddProcessor("py", newInert, "y").AddStateStore(kv("s"), "px", "py"),
 			map[string]int32{"x": 3, "y": 2},
-			`error: topology: store "s": topics x (3 partitions) and y (2 partitions) meet in it and must have equally many`},
-		{"stated counts that meet must agree", NewTopology().
-			AddSource("x", SourceOptions{}, "x").AddRepartition("r", RepartitionOptions{Partitions: 8}, "x").
-			AddSource("y", SourceOptions{}, "y").
-			AddProcessor("p", newInert, "r", "y").AddStateStore(kv("s"), "p"),
+			`error: topology: store "s": topics x (3 partitions) and y (2 partitions) meet in it and must have equally many`,
+		},
+		{
+			"stated counts that meet must agree", NewTopology().
+				AddSource("x", SourceOptions{}, "x").AddRepartition("r", RepartitionOptions{Partitions: 8}, "x").
+				AddSource("y", SourceOptions{}, "y").
+				AddProcessor("p", newInert, "r", "y").AddStateStore(kv("s"), "p"),
 			map[string]int32{"x": 3, "y": 2},
-			"topics app-r-repartition (8 partitions) and y (2 partitions) meet in it"},
-		{"a store without changelog has no topic", NewTopology().
-			AddSource("x", SourceOptions{}, "x").AddProcessor("p", newInert, "x").
-			AddStateStore(store.Spec{Name: "s", Kind: store.KindKeyValue, NoChangelog: true}, "p"),
-			map[string]int32{"x": 3}, ""},
-		{"repartition by two writers", NewTopology().
-			AddSource("x", SourceOptions{}, "x").AddSource("y", SourceOptions{}, "y").
-			AddRepartition("r", RepartitionOptions{}, "x", "y").AddProcessor("p", newInert, "r"),
-			map[string]int32{"x": 3, "y": 6}, "app-r-repartition=6"},
+			"topics app-r-repartition (8 partitions) and y (2 partitions) meet in it",
+		},
+		{
+			"a store without changelog has no topic", NewTopology().
+				AddSource("x", SourceOptions{}, "x").AddProcessor("p", newInert, "x").
+				AddStateStore(store.Spec{Name: "s", Kind: store.KindKeyValue, NoChangelog: true}, "p"),
+			map[string]int32{"x": 3},
+			"",
+		},
+		{
+			"repartition by two writers", NewTopology().
+				AddSource("x", SourceOptions{}, "x").AddSource("y", SourceOptions{}, "y").
+				AddRepartition("r", RepartitionOptions{}, "x", "y").AddProcessor("p", newInert, "r"),
+			map[string]int32{"x": 3, "y": 6},
+			"app-r-repartition=6",
+		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			p, err := mustBuild(t, tt.top).Plan(tt.counts)

@@ -115,6 +115,8 @@ func parse(n int, line string) (Row, error) {
 	if err != nil {
 		return Row{}, fmt.Errorf("row %d: event time: %w", n, err)
 	}
-	return Row{Number: n, EventTime: at, Carrier: f[1], Flight: f[2], Tailnum: f[3], Origin: f[4], Dest: f[5],
-		DepDelay: f[6], line: line}, nil
+	return Row{
+		Number: n, EventTime: at, Carrier: f[1], Flight: f[2], Tailnum: f[3], Origin: f[4], Dest: f[5],
+		DepDelay: f[6], line: line,
+	}, nil
 }

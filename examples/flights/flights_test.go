@@ -32,8 +32,10 @@ func TestRows(t *testing.T) {
 		last = r.EventTime
 		if n == 1 {
 			first := "1357035300000,UA,1545,N14228,EWR,IAH,2"
-			if string(r.Value()) != first || r != (Row{Number: 1, EventTime: 1357035300000, Carrier: "UA", Flight: "1545",
-				Tailnum: "N14228", Origin: "EWR", Dest: "IAH", DepDelay: "2", line: first}) {
+			if string(r.Value()) != first || r != (Row{
+				Number: 1, EventTime: 1357035300000, Carrier: "UA", Flight: "1545",
+				Tailnum: "N14228", Origin: "EWR", Dest: "IAH", DepDelay: "2", line: first,
+			}) {
 				t.Errorf("first row: %+v", r)
 			}
 		}

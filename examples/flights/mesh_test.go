@@ -30,8 +30,10 @@ func TestMeshFileFitsTheRows(t *testing.T) {
 		if !slices.Equal(v.Columns, Columns()) {
 			t.Errorf("%s: columns %v, want %v", v.Name, v.Columns, Columns())
 		}
-		view := views.View{Name: v.Name, Topic: v.Topic, Format: views.Format(v.Format), Columns: v.Columns,
-			Type: views.Type(v.Type), Field: v.Field}
+		view := views.View{
+			Name: v.Name, Topic: v.Topic, Format: views.Format(v.Format), Columns: v.Columns,
+			Type: views.Type(v.Type), Field: v.Field,
+		}
 		if v.Key != "" {
 			view.Key = []string{v.Key}
 		}

@@ -85,12 +85,6 @@ func newKeeper(v View) *keeper {
 // Init implements processor.Processor.
 func (k *keeper) Init(ctx *processor.Context) error { return k.init(ctx) }
 
-func (k *keeper) init(ctx scope) (err error) {
-	k.ctx = ctx
-	k.kv, err = ctx.Store(k.store)
-	return err
-}
-
 // Close implements processor.Processor.
 func (k *keeper) Close() error { return nil }
 
@@ -127,6 +121,12 @@ func (k *keeper) Process(r *processor.Record) error {
 		ts = max(ts, old.Timestamp)
 	}
 	return k.kv.Put(r.Key, store.Value{Data: next, Timestamp: ts})
+}
+
+func (k *keeper) init(ctx scope) (err error) {
+	k.ctx = ctx
+	k.kv, err = ctx.Store(k.store)
+	return err
 }
 
 func replace(_ store.Value, r *processor.Record) ([]byte, error) { return r.Value, nil }

@@ -1,6 +1,7 @@
 package views
 
 import (
+	"errors"
 	"strings"
 	"testing"
 
@@ -26,8 +27,10 @@ func TestValidate(t *testing.T) {
 		{"no topic", change(func(v *View) { v.Topic = "" }), "views[0].topic: topic name is empty"},
 		{"pattern", change(func(v *View) { v.Topic = "x.*" }), `views[0].topic: topic "x.*": topic patterns are not supported; name each topic`},
 		{"no format", change(func(v *View) { v.Format, v.Columns = "", nil }), "views[0].format: is missing; want one of json, csv, string, bytes"},
-		{"other format", change(func(v *View) { v.Format, v.Columns = "avro", nil }),
-			`views[0].format: "avro" is unknown; want one of json, csv, string, bytes`},
+		{
+			"other format", change(func(v *View) { v.Format, v.Columns = "avro", nil }),
+			`views[0].format: "avro" is unknown; want one of json, csv, string, bytes`,
+		},
 		{"csv without columns", change(func(v *View) { v.Columns = nil }), "views[0].columns: csv needs the names of its columns, in order"},
 		{"columns of json", change(func(v *View) { v.Format = JSON }), `views[0].columns: only csv has columns, not "json"`},
 		{"empty column", change(func(v *View) { v.Columns = []string{"a", "b", ""} }), "views[0].columns[2]: a column needs a name"},
@@ -36,41 +39,59 @@ func TestValidate(t *testing.T) {
 		{"unknown key", change(func(v *View) { v.Key = []string{"a", "c"} }), `views[0].key[1]: "c" is not a column; the columns are a, b`},
 		{"empty key field", change(func(v *View) { v.Key = []string{""} }), "views[0].key[0]: a field needs a name"},
 		{"key twice", change(func(v *View) { v.Key = []string{"a", "b", "a"} }), `views[0].key[2]: "a" is named twice`},
-		{"no type", change(func(v *View) { v.Type = "" }),
-			"views[0].type: is missing; want one of table, latest, count, sum, min, max, avg, stats"},
-		{"other type", change(func(v *View) { v.Type = "median" }),
-			`views[0].type: "median" is unknown; want one of table, latest, count, sum, min, max, avg, stats`},
+		{
+			"no type", change(func(v *View) { v.Type = "" }),
+			"views[0].type: is missing; want one of table, latest, count, sum, min, max, avg, stats",
+		},
+		{
+			"other type", change(func(v *View) { v.Type = "median" }),
+			`views[0].type: "median" is unknown; want one of table, latest, count, sum, min, max, avg, stats`,
+		},
 		{"no field", change(func(v *View) { v.Field = "" }), "views[0].field: type sum needs the field it is about"},
 		{"unknown field", change(func(v *View) { v.Field = "c" }), `views[0].field: "c" is not a column; the columns are a, b`},
 		{"field of a count", change(func(v *View) { v.Type = Count }), "views[0].field: type count is about no field"},
-		{"field of a string", change(func(v *View) { v.Format, v.Columns, v.Key = String, nil, nil }),
-			`views[0].field: "b": the only field of a string is "value"`},
+		{
+			"field of a string", change(func(v *View) { v.Format, v.Columns, v.Key = String, nil, nil }),
+			`views[0].field: "b": the only field of a string is "value"`,
+		},
 		{"field of bytes", change(func(v *View) { v.Format, v.Columns, v.Key = Bytes, nil, nil }), `views[0].field: "b": bytes have no fields`},
-		{"path with a hole", change(func(v *View) { v.Format, v.Columns, v.Field = JSON, nil, "a..b" }),
-			`views[0].field: "a..b": a path has a name before and after each dot`},
+		{
+			"path with a hole", change(func(v *View) { v.Format, v.Columns, v.Field = JSON, nil, "a..b" }),
+			`views[0].field: "a..b": a path has a name before and after each dot`,
+		},
 		{"negative partitions", change(func(v *View) { v.Partitions = -1 }), "views[0].partitions: -1: want 0 for as many as the topic has, or more"},
-		{"partitions without key", change(func(v *View) { v.Partitions, v.Key = 3, nil }),
-			"views[0].partitions: a view by the record's key has the partitions of its topic"},
+		{
+			"partitions without key", change(func(v *View) { v.Partitions, v.Key = 3, nil }),
+			"views[0].partitions: a view by the record's key has the partitions of its topic",
+		},
 		{"key format with key", change(func(v *View) { v.KeyFormat = "int64" }), "views[0].key_format: a key made of fields is a string"},
-		{"unknown key format", change(func(v *View) { v.KeyFormat, v.Key = "uuid", nil }),
-			`views[0].key_format: "uuid" is unknown; want one of string, int64, double, json, bytes`},
+		{
+			"unknown key format", change(func(v *View) { v.KeyFormat, v.Key = "uuid", nil }),
+			`views[0].key_format: "uuid" is unknown; want one of string, int64, double, json, bytes`,
+		},
 		{"unknown reset", change(func(v *View) { v.OffsetReset = 9 }), "views[0].offset_reset: offset-reset-9: want earliest, latest or none"},
 		{"two of a name", []View{good, good}, `views[1].name: "v" is the name of views[0] already`},
-		{"two resets of a topic", []View{good, {Name: "w", Topic: "t", Format: Bytes, Type: Count, OffsetReset: processor.ResetLatest}},
-			"views[1].offset_reset: latest, but views[0] reads topic t with default; a topic is read once"},
-		{"everything at once", []View{good, {Format: "x", Key: []string{""}, Type: Sum}},
+		{
+			"two resets of a topic",
+			[]View{good, {Name: "w", Topic: "t", Format: Bytes, Type: Count, OffsetReset: processor.ResetLatest}},
+			"views[1].offset_reset: latest, but views[0] reads topic t with default; a topic is read once",
+		},
+		{
+			"everything at once",
+			[]View{good, {Format: "x", Key: []string{""}, Type: Sum}},
 			"views[1].name: needs a name\n" +
 				"views[1].topic: topic name is empty\n" +
 				"views[1].format: \"x\" is unknown; want one of json, csv, string, bytes\n" +
 				"views[1].key[0]: a field needs a name\n" +
-				"views[1].field: type sum needs the field it is about"},
+				"views[1].field: type sum needs the field it is about",
+		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			got := ""
 			if err := Validate(tt.views); err != nil {
 				got = err.Error()
 				for _, e := range err.(interface{ Unwrap() []error }).Unwrap() {
-					if f, ok := e.(*FieldError); !ok || !strings.HasPrefix(f.Path, "views") {
+					if f, ok := errors.AsType[*FieldError](e); !ok || !strings.HasPrefix(f.Path, "views") {
 						t.Errorf("%T %v is no *FieldError", e, e)
 					}
 				}

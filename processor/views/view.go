@@ -126,6 +126,7 @@ func (v View) valueFormat() string {
 		return "double"
 	case Avg, StatsOf:
 		return "json"
+	default: // keeps the record's value
 	}
 	switch v.Format {
 	case JSON, CSV:

@@ -49,63 +49,102 @@ func TestViews(t *testing.T) {
 	}{
 		{"count by field", csv(View{Key: []string{"carrier"}, Type: Count}), flights, "AA=1@30 UA=3@25", ""},
 		{"count by the record's key", csv(View{Type: Count}), flights, "k1=2@25 k2=1@30 k3=1@20", ""},
-		{"count by two fields", csv(View{Key: []string{"origin", "dest"}, Type: Count}), flights,
-			"EWR/IAH=1@10 EWR/ORD=1@25 JFK/MIA=1@30 LGA/IAH=1@20", ""},
+		{
+			"count by two fields", csv(View{Key: []string{"origin", "dest"}, Type: Count}), flights,
+			"EWR/IAH=1@10 EWR/ORD=1@25 JFK/MIA=1@30 LGA/IAH=1@20", "",
+		},
 		{"sum", csv(View{Key: []string{"carrier"}, Type: Sum, Field: "delay"}), flights, "AA=-4.5@30 UA=13@25", "missing field"},
 		{"min", csv(View{Key: []string{"carrier"}, Type: Min, Field: "delay"}), flights, "AA=-4.5@30 UA=2@25", "missing field"},
 		{"max", csv(View{Key: []string{"carrier"}, Type: Max, Field: "delay"}), flights, "AA=-4.5@30 UA=11@25", "missing field"},
-		{"avg", csv(View{Key: []string{"carrier"}, Type: Avg, Field: "delay"}), flights,
-			`AA={"count":1,"sum":-4.5,"avg":-4.5}@30 UA={"count":2,"sum":13,"avg":6.5}@25`, "missing field"},
-		{"stats", csv(View{Key: []string{"carrier"}, Type: StatsOf, Field: "delay"}), flights,
+		{
+			"avg", csv(View{Key: []string{"carrier"}, Type: Avg, Field: "delay"}), flights,
+			`AA={"count":1,"sum":-4.5,"avg":-4.5}@30 UA={"count":2,"sum":13,"avg":6.5}@25`, "missing field",
+		},
+		{
+			"stats", csv(View{Key: []string{"carrier"}, Type: StatsOf, Field: "delay"}), flights,
 			`AA={"count":1,"sum":-4.5,"min":-4.5,"max":-4.5,"avg":-4.5}@30 UA={"count":2,"sum":13,"min":2,"max":11,"avg":6.5}@25`,
-			"missing field"},
+			"missing field",
+		},
 		// A table follows the offsets, whatever the timestamps: k1 is the last record, UA too, though 10 < 30 came first.
-		{"table by the record's key", csv(View{Type: Table}), flights,
+		{
+			"table by the record's key", csv(View{Type: Table}), flights,
 			`k1={"carrier":"UA","origin":"EWR","dest":"ORD","delay":"11"}@25` +
 				` k2={"carrier":"AA","origin":"JFK","dest":"MIA","delay":"-4.5"}@30` +
-				` k3={"carrier":"UA","origin":"LGA","dest":"IAH"}@20`, ""},
+				` k3={"carrier":"UA","origin":"LGA","dest":"IAH"}@20`, "",
+		},
 		{"table, out of order", jsn(View{Type: Table}), []processor.Record{rec(20, "a", `1`), rec(10, "a", `2`)}, "a=2@10", ""},
 		{"latest, out of order", jsn(View{Type: Latest}), []processor.Record{
-			rec(20, "a", `1`), rec(10, "a", `2`), rec(20, "a", `3`), rec(19, "a", "<nil>")}, "a=3@20", "older than the latest*2"},
-		{"table deletes", jsn(View{Type: Table}), []processor.Record{rec(1, "a", `1`), rec(2, "b", `2`), rec(3, "a", "<nil>"),
-			rec(4, "never", "<nil>")}, "b=2@2", ""},
-		{"latest deletes, and forgets when", jsn(View{Type: Latest}), []processor.Record{rec(5, "a", `1`), rec(6, "a", "<nil>"),
-			rec(4, "a", `2`)}, "a=2@4", ""},
+			rec(20, "a", `1`), rec(10, "a", `2`), rec(20, "a", `3`), rec(19, "a", "<nil>"),
+		}, "a=3@20", "older than the latest*2"},
+		{"table deletes", jsn(View{Type: Table}), []processor.Record{
+			rec(1, "a", `1`), rec(2, "b", `2`), rec(3, "a", "<nil>"),
+			rec(4, "never", "<nil>"),
+		}, "b=2@2", ""},
+		{"latest deletes, and forgets when", jsn(View{Type: Latest}), []processor.Record{
+			rec(5, "a", `1`), rec(6, "a", "<nil>"),
+			rec(4, "a", `2`),
+		}, "a=2@4", ""},
 		{"csv latest deletes", csv(View{Type: Latest}), []processor.Record{rec(5, "a", "1,2,3,4"), rec(6, "a", "<nil>")}, "", ""},
 		// SE-14: a null value deletes, an empty one is a value, and neither is a missing key.
 		{"SE-14 empty value", View{Name: "v", Topic: "t", Format: Bytes, Type: Table}, []processor.Record{
-			rec(1, "empty", ""), rec(1, "null", "x"), rec(2, "null", "<nil>")}, "empty=@1", ""},
-		{"SE-14 null value in an aggregate", jsn(View{Type: Count}), []processor.Record{rec(1, "a", "<nil>"), rec(2, "a", "{}")},
-			"a=1@2", "null value"},
+			rec(1, "empty", ""), rec(1, "null", "x"), rec(2, "null", "<nil>"),
+		}, "empty=@1", ""},
+		{
+			"SE-14 null value in an aggregate", jsn(View{Type: Count}),
+			[]processor.Record{rec(1, "a", "<nil>"), rec(2, "a", "{}")},
+			"a=1@2", "null value",
+		},
 		{"null value has no fields", jsn(View{Key: []string{"id"}, Type: Table}), []processor.Record{rec(1, "a", "<nil>")}, "", "null value"},
-		{"null key", jsn(View{Type: Count}), []processor.Record{rec(1, "<nil>", "{}"), rec(1, "", "{}"), rec(1, "a", "{}")},
-			"a=1@1", "empty key, null key"},
+		{
+			"null key", jsn(View{Type: Count}),
+			[]processor.Record{rec(1, "<nil>", "{}"), rec(1, "", "{}"), rec(1, "a", "{}")},
+			"a=1@1", "empty key, null key",
+		},
 		{"null key in a table", jsn(View{Type: Table}), []processor.Record{rec(1, "<nil>", "{}"), rec(1, "", "<nil>")}, "", "empty key, null key"},
 		{"missing key field", csv(View{Key: []string{"dest"}, Type: Count}), []processor.Record{rec(1, "a", "UA,EWR,,2")}, "", "null key"},
-		{"one of two key fields missing", csv(View{Key: []string{"origin", "dest"}, Type: Count}),
-			[]processor.Record{rec(1, "a", "UA,EWR,,2"), rec(1, "a", "UA,,IAH,2"), rec(1, "a", "UA,E/R,I%H,2")}, "E%2FR/I%25H=1@1", "null key*2"},
-		{"json key fields", jsn(View{Key: []string{"a.b"}, Type: Count}), []processor.Record{
-			rec(1, "", `{"a":{"b":"x"}}`), rec(1, "", `{"a":{"b":1.50}}`), rec(1, "", `{"a":{"b":true}}`),
-			rec(1, "", `{"a":{"b":null}}`), rec(1, "", `{"a":7}`), rec(1, "", `{}`), rec(1, "", `{"a":{"b":""}}`)},
-			"1.50=1@1 true=1@1 x=1@1", "empty key, null key*3"},
-		{"json: empty strings make a key of two", jsn(View{Key: []string{"a", "b"}, Type: Count}),
-			[]processor.Record{rec(1, "", `{"a":"","b":""}`)}, "/=1@1", ""},
+		{
+			"one of two key fields missing", csv(View{Key: []string{"origin", "dest"}, Type: Count}),
+			[]processor.Record{rec(1, "a", "UA,EWR,,2"), rec(1, "a", "UA,,IAH,2"), rec(1, "a", "UA,E/R,I%H,2")},
+			"E%2FR/I%25H=1@1", "null key*2",
+		},
+		{
+			"json key fields", jsn(View{Key: []string{"a.b"}, Type: Count}),
+			[]processor.Record{
+				rec(1, "", `{"a":{"b":"x"}}`), rec(1, "", `{"a":{"b":1.50}}`), rec(1, "", `{"a":{"b":true}}`),
+				rec(1, "", `{"a":{"b":null}}`), rec(1, "", `{"a":7}`), rec(1, "", `{}`), rec(1, "", `{"a":{"b":""}}`),
+			},
+			"1.50=1@1 true=1@1 x=1@1", "empty key, null key*3",
+		},
+		{
+			"json: empty strings make a key of two", jsn(View{Key: []string{"a", "b"}, Type: Count}),
+			[]processor.Record{rec(1, "", `{"a":"","b":""}`)},
+			"/=1@1", "",
+		},
 		{"json numbers", jsn(View{Type: Sum, Field: "n"}), []processor.Record{
-			rec(1, "k", `{"n":1e2}`), rec(2, "k", `{"n":-0.25}`), rec(3, "k", `{"n":null}`), rec(4, "k", `{}`)}, "k=99.75@2", "missing field*2"},
+			rec(1, "k", `{"n":1e2}`), rec(2, "k", `{"n":-0.25}`), rec(3, "k", `{"n":null}`), rec(4, "k", `{}`),
+		}, "k=99.75@2", "missing field*2"},
 		{"strings", View{Name: "v", Topic: "t", Format: String, Key: []string{"value"}, Type: Count}, []processor.Record{
-			rec(1, "", "to be"), rec(2, "", "or not"), rec(3, "", "to be"), rec(3, "", "")}, "or not=1@2 to be=2@3", "empty key"},
+			rec(1, "", "to be"), rec(2, "", "or not"), rec(3, "", "to be"), rec(3, "", ""),
+		}, "or not=1@2 to be=2@3", "empty key"},
 		{"numbers in strings", View{Name: "v", Topic: "t", Format: String, Type: Max, Field: "value"}, []processor.Record{
-			rec(1, "k", "-3"), rec(2, "k", "-2.5")}, "k=-2.5@2", ""},
+			rec(1, "k", "-3"), rec(2, "k", "-2.5"),
+		}, "k=-2.5@2", ""},
 		{"strings table", View{Name: "v", Topic: "t", Format: String, Type: Table}, []processor.Record{rec(1, "k", "hi")}, "k=hi@1", ""},
 		// The timestamp of an aggregate never goes back (upstream's KStreamAggregate).
 		{"aggregate out of order", jsn(View{Type: Count}), []processor.Record{rec(9, "k", "1"), rec(3, "k", "1")}, "k=2@9", ""},
 		{"integers are exact to 2^53", jsn(View{Type: Sum, Field: "n"}), []processor.Record{
-			rec(1, "k", `{"n":9007199254740991}`), rec(1, "k", `{"n":1}`)}, "k=9.007199254740992e+15@1", ""},
+			rec(1, "k", `{"n":9007199254740991}`), rec(1, "k", `{"n":1}`),
+		}, "k=9.007199254740992e+15@1", ""},
 		{"sum out of range", jsn(View{Type: Sum, Field: "n"}), []processor.Record{
-			rec(1, "k", `{"n":1e308}`), rec(2, "k", `{"n":1e308}`), rec(3, "k", `{"n":-1e308}`)}, "k=0@3", "sum out of range"},
-		{"stats out of range", jsn(View{Type: StatsOf, Field: "n"}), []processor.Record{
-			rec(1, "k", `{"n":1e308}`), rec(2, "k", `{"n":1e308}`)},
-			`k={"count":1,"sum":1e+308,"min":1e+308,"max":1e+308,"avg":1e+308}@1`, "sum out of range"},
+			rec(1, "k", `{"n":1e308}`), rec(2, "k", `{"n":1e308}`), rec(3, "k", `{"n":-1e308}`),
+		}, "k=0@3", "sum out of range"},
+		{
+			"stats out of range", jsn(View{Type: StatsOf, Field: "n"}),
+			[]processor.Record{
+				rec(1, "k", `{"n":1e308}`), rec(2, "k", `{"n":1e308}`),
+			},
+			`k={"count":1,"sum":1e+308,"min":1e+308,"max":1e+308,"avg":1e+308}@1`, "sum out of range",
+		},
 		{"any json in a table by the record's key", jsn(View{Type: Table}), []processor.Record{rec(1, "k", ` [1, "a"] `)}, `k= [1, "a"] @1`, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -137,17 +176,40 @@ func TestUndecodable(t *testing.T) {
 		value string
 		want  string
 	}{
-		{csv, "x", reasonColumns}, {csv, "x,1,2", reasonColumns}, {csv, "", reasonColumns}, {csv, "x,1\ny,2", reasonCSV},
-		{csv, `x,"1`, reasonCSV}, {csv, `x,1"`, reasonCSV}, {csv, `"x"y,1`, reasonCSV}, {csv, "\xff,1", reasonUTF8},
-		{csv, "x,one", reasonNumber}, {csv, "x, 1", reasonNumber}, {csv, "x,NaN", reasonNumber}, {csv, "x,-Inf", reasonNumber},
-		{csv, "x,0x10", reasonNumber}, {csv, "x,1_000", reasonNumber}, {csv, "x,1e999", reasonRange}, {csv, "x,--1", reasonNumber},
+		{csv, "x", reasonColumns},
+		{csv, "x,1,2", reasonColumns},
+		{csv, "", reasonColumns},
+		{csv, "x,1\ny,2", reasonCSV},
+		{csv, `x,"1`, reasonCSV},
+		{csv, `x,1"`, reasonCSV},
+		{csv, `"x"y,1`, reasonCSV},
+		{csv, "\xff,1", reasonUTF8},
+		{csv, "x,one", reasonNumber},
+		{csv, "x, 1", reasonNumber},
+		{csv, "x,NaN", reasonNumber},
+		{csv, "x,-Inf", reasonNumber},
+		{csv, "x,0x10", reasonNumber},
+		{csv, "x,1_000", reasonNumber},
+		{csv, "x,1e999", reasonRange},
+		{csv, "x,--1", reasonNumber},
 		// A number that is none refuses the record also when its key is missing.
 		{csv, ",one", reasonNumber},
-		{jsn, "", reasonJSON}, {jsn, "{", reasonJSON}, {jsn, `{"a":1}x`, reasonJSON}, {jsn, `[]`, reasonObject}, {jsn, `"a"`, reasonObject},
-		{jsn, `{"a":{}}`, reasonScalar}, {jsn, `{"a":[1]}`, reasonScalar}, {jsn, `{"a":1,"n":"1"}`, reasonNumber},
-		{jsn, `{"a":1,"n":true}`, reasonNumber}, {jsn, `{"a":1,"n":[]}`, reasonNumber}, {jsn, `{"a":1,"n":01}`, reasonJSON},
-		{jsn, `{"a":1,"n":1e400}`, reasonRange}, {jsn, "{\"a\":\"\xff\"}", reasonUTF8},
-		{str, "\xff", reasonUTF8}, {str, "", reasonNumber}, {str, "x", reasonNumber},
+		{jsn, "", reasonJSON},
+		{jsn, "{", reasonJSON},
+		{jsn, `{"a":1}x`, reasonJSON},
+		{jsn, `[]`, reasonObject},
+		{jsn, `"a"`, reasonObject},
+		{jsn, `{"a":{}}`, reasonScalar},
+		{jsn, `{"a":[1]}`, reasonScalar},
+		{jsn, `{"a":1,"n":"1"}`, reasonNumber},
+		{jsn, `{"a":1,"n":true}`, reasonNumber},
+		{jsn, `{"a":1,"n":[]}`, reasonNumber},
+		{jsn, `{"a":1,"n":01}`, reasonJSON},
+		{jsn, `{"a":1,"n":1e400}`, reasonRange},
+		{jsn, "{\"a\":\"\xff\"}", reasonUTF8},
+		{str, "\xff", reasonUTF8},
+		{str, "", reasonNumber},
+		{str, "x", reasonNumber},
 	} {
 		m := newMesh(t, tt.view)
 		if got := reasonOf(m.process(rec(1, "k", tt.value))); got != tt.want {
@@ -323,13 +385,19 @@ func TestSpec(t *testing.T) {
 
 func TestTopologyOfViews(t *testing.T) {
 	top, err := Topology([]View{
-		{Name: "flights_by_dest", Topic: "flights", Format: CSV, Columns: []string{"carrier", "dest"}, Key: []string{"dest"}, Type: Count,
-			OffsetReset: processor.ResetEarliest},
-		{Name: "flights_by_key", Topic: "flights", Format: CSV, Columns: []string{"carrier", "dest"}, Type: Count,
-			OffsetReset: processor.ResetEarliest},
+		{
+			Name: "flights_by_dest", Topic: "flights", Format: CSV, Columns: []string{"carrier", "dest"}, Key: []string{"dest"}, Type: Count,
+			OffsetReset: processor.ResetEarliest,
+		},
+		{
+			Name: "flights_by_key", Topic: "flights", Format: CSV, Columns: []string{"carrier", "dest"}, Type: Count,
+			OffsetReset: processor.ResetEarliest,
+		},
 		{Name: "planes", Topic: "planes", Format: JSON, Type: Table, InMemory: true},
-		{Name: "by_carrier", Topic: "flights", Format: CSV, Columns: []string{"carrier", "dest"}, Key: []string{"carrier"}, Type: Latest,
-			Partitions: 2, OffsetReset: processor.ResetEarliest},
+		{
+			Name: "by_carrier", Topic: "flights", Format: CSV, Columns: []string{"carrier", "dest"}, Key: []string{"carrier"}, Type: Latest,
+			Partitions: 2, OffsetReset: processor.ResetEarliest,
+		},
 	})
 	if err != nil {
 		t.Fatal(err)
