@@ -84,8 +84,8 @@ func (s *Server) ready() error {
 	return nil
 }
 
-// status is what /statusz shows.
-type status struct {
+// statusPage is what /statusz shows.
+type statusPage struct {
 	Application string   `json:"application"`
 	Instance    string   `json:"instance"`
 	Endpoint    string   `json:"endpoint"`
@@ -98,7 +98,7 @@ type status struct {
 }
 
 func (s *Server) statusz(w http.ResponseWriter, _ *http.Request) {
-	st := status{
+	st := statusPage{
 		Application: s.cfg.Application, Instance: s.cfg.Instance, Endpoint: s.cfg.Endpoint, Ready: true, Instances: []string{},
 	}
 	if snap := s.deps.Table.Load(); snap != nil {

@@ -1,0 +1,457 @@
+package server
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/test/bufconn"
+
+	"github.com/statemesh/statemesh/proto/statemesh/v1"
+	"github.com/statemesh/statemesh/proto/wire"
+	"github.com/statemesh/statemesh/router"
+	"github.com/statemesh/statemesh/router/remotecache"
+	"github.com/statemesh/statemesh/store"
+)
+
+// fakeStores is the Stores of one instance, in memory, with hooks for what real ones do only on bad days.
+type fakeStores struct {
+	mu    sync.Mutex
+	parts map[store.Partition][]store.Entry // sorted by key; what is not in it is not here
+
+	// onRead, if set, runs first; an error of it is the error of Read.
+	onRead func(ctx context.Context, p store.Partition) error
+	// onGet and onNext likewise, inside an open reading.
+	onGet  func() error
+	onNext func() error
+	age    func() time.Duration
+	role   store.Role
+
+	reads, readings, iterators atomic.Int64
+}
+
+func newFakeStores() *fakeStores {
+	return &fakeStores{parts: map[store.Partition][]store.Entry{}, role: store.RoleActive}
+}
+
+func (f *fakeStores) put(p store.Partition, key, value []byte) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	es := slices.Clone(f.parts[p]) // readings keep theirs
+	i, found := slices.BinarySearchFunc(es, key, func(e store.Entry, k []byte) int { return bytes.Compare(e.Key, k) })
+	e := store.Entry{Key: key, Value: store.Value{Data: value, Timestamp: 42}}
+	if found {
+		es[i] = e
+	} else {
+		es = slices.Insert(es, i, e)
+	}
+	f.parts[p] = es
+}
+
+func (f *fakeStores) hold(ps ...store.Partition) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, p := range ps {
+		if f.parts[p] == nil {
+			f.parts[p] = []store.Entry{}
+		}
+	}
+}
+
+func (f *fakeStores) drop(p store.Partition) []store.Entry {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	es := f.parts[p]
+	delete(f.parts, p)
+	return es
+}
+
+func (f *fakeStores) Read(ctx context.Context, name store.Name, p store.Partition, _ store.ReadOptions) (store.Reading, error) {
+	f.reads.Add(1)
+	if f.onRead != nil {
+		if err := f.onRead(ctx, p); err != nil {
+			return nil, err
+		}
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	es, ok := f.parts[p]
+	if !ok {
+		return nil, &store.NotReadyError{Store: name, Partition: p, Reason: "rebalancing", RetryAfter: time.Second}
+	}
+	f.readings.Add(1)
+	return &fakeReading{f: f, es: es}, nil
+}
+
+type fakeReading struct {
+	f      *fakeStores
+	es     []store.Entry
+	closed bool
+}
+
+func (r *fakeReading) Close() {
+	if r.closed {
+		panic("a reading was closed twice")
+	}
+	r.closed = true
+	r.f.readings.Add(-1)
+}
+
+func (r *fakeReading) Facts() store.Facts {
+	var age time.Duration
+	if r.f.age != nil {
+		age = r.f.age()
+	}
+	return store.Facts{Role: r.f.role, Sequence: 7, Position: store.Position{"in": {1: 99}}, Age: age}
+}
+
+func (r *fakeReading) Get(_ context.Context, key []byte) (store.Value, error) {
+	if r.f.onGet != nil {
+		if err := r.f.onGet(); err != nil {
+			return store.Value{}, err
+		}
+	}
+	for _, e := range r.es {
+		if bytes.Equal(e.Key, key) {
+			return store.Value{Data: bytes.Clone(e.Data), Timestamp: e.Timestamp}, nil
+		}
+	}
+	return store.Value{}, store.ErrNotFound
+}
+
+func (r *fakeReading) GetMany(ctx context.Context, keys [][]byte) ([]store.Value, []bool, error) {
+	vs, found := make([]store.Value, len(keys)), make([]bool, len(keys))
+	for i, k := range keys {
+		v, err := r.Get(ctx, k)
+		if err != nil && !errors.Is(err, store.ErrNotFound) {
+			return nil, nil, err
+		}
+		vs[i], found[i] = v, err == nil
+	}
+	return vs, found, nil
+}
+
+func (r *fakeReading) ApproximateCount(context.Context) (int64, error) { return int64(len(r.es)), nil }
+
+func (r *fakeReading) Scan(_ context.Context, s store.Scan) (store.Iterator, error) {
+	if s.Prefix != nil && (s.From != nil || s.To != nil) {
+		return nil, &store.InvalidRequestError{Field: "prefix", Reason: "with bounds"}
+	}
+	var out []store.Entry
+	for _, e := range r.es {
+		if s.From != nil && bytes.Compare(e.Key, s.From) < 0 || s.To != nil && bytes.Compare(e.Key, s.To) > 0 ||
+			!bytes.HasPrefix(e.Key, s.Prefix) {
+			continue
+		}
+		if c := bytes.Compare(e.Key, s.After); s.After != nil && (!s.Reverse && c <= 0 || s.Reverse && c >= 0) {
+			continue
+		}
+		out = append(out, e)
+	}
+	if s.Reverse {
+		slices.Reverse(out)
+	}
+	r.f.iterators.Add(1)
+	return &fakeIterator{r: r, es: out, at: -1}, nil
+}
+
+type fakeIterator struct {
+	r      *fakeReading
+	es     []store.Entry
+	at     int
+	err    error
+	closed bool
+}
+
+func (it *fakeIterator) Next() bool {
+	if it.r.f.onNext != nil {
+		if it.err = it.r.f.onNext(); it.err != nil {
+			return false
+		}
+	}
+	it.at++
+	return it.at < len(it.es)
+}
+func (it *fakeIterator) Entry() store.Entry { return it.es[it.at] }
+func (it *fakeIterator) Err() error         { return it.err }
+func (it *fakeIterator) Close() {
+	if !it.closed {
+		it.closed = true
+		it.r.f.iterators.Add(-1)
+	}
+}
+
+// node is one instance of a test mesh.
+type node struct {
+	id     string
+	stores *fakeStores
+	table  *router.Table
+	srv    *Server
+	conn   *grpc.ClientConn // of a client
+	lis    *bufconn.Listener
+	reg    *prometheus.Registry
+	stop   context.CancelFunc
+	done   chan error
+}
+
+func (n *node) query() statemeshv1.QueryServiceClient {
+	return statemeshv1.NewQueryServiceClient(n.conn)
+}
+func (n *node) meta() statemeshv1.MetadataServiceClient {
+	return statemeshv1.NewMetadataServiceClient(n.conn)
+}
+
+// mesh is some instances that reach each other in memory.
+type mesh struct {
+	t     testing.TB
+	nodes []*node
+	data  router.Data
+
+	mu    sync.Mutex
+	conns map[string]*grpc.ClientConn // of peers, by endpoint
+	// dialPeer, if set, replaces the way instances reach each other.
+	dialPeer func(ctx context.Context, endpoint string) (net.Conn, error)
+}
+
+const testStore = store.Name("flights")
+
+func endpointOf(id string) string { return id + ".test:7070" }
+
+// newMesh starts n instances "a", "b", ... with a store of parts partitions; owner[p] is the index of who owns p, -1
+// nobody. adjust may change the configuration of a node before it starts.
+func newMesh(t testing.TB, n, parts int, owner func(p int) int, adjust ...func(id string, c *Config, d *Deps)) *mesh {
+	t.Helper()
+	m := &mesh{t: t, conns: map[string]*grpc.ClientConn{}}
+	m.data = router.Data{Application: "app", Epoch: 1, Stores: []router.StoreInfo{
+		{Name: testStore, Kind: store.KindTimestampedKeyValue, Partitions: int32(parts), SourceTopic: "in"},
+	}}
+	for i := range n {
+		id := string(rune('a' + i))
+		m.data.Instances = append(m.data.Instances, router.Instance{ID: id, Incarnation: "1", Endpoint: endpointOf(id)})
+	}
+	for p := range parts {
+		if o := owner(p); o >= 0 {
+			in := &m.data.Instances[o]
+			in.Active = append(in.Active, store.TaskID{Partition: store.Partition(p)})
+		}
+	}
+	for i := range n {
+		m.start(m.data.Instances[i], adjust)
+	}
+	t.Cleanup(m.close)
+	return m
+}
+
+func (m *mesh) start(in router.Instance, adjust []func(string, *Config, *Deps)) {
+	m.t.Helper()
+	nd := &node{
+		id: in.ID, stores: newFakeStores(), table: router.NewTable(), lis: bufconn.Listen(1 << 20),
+		reg: prometheus.NewRegistry(), done: make(chan error, 1),
+	}
+	for _, id := range in.Active {
+		nd.stores.hold(id.Partition)
+	}
+	m.publish(nd, m.data)
+	cfg := Config{
+		Application: "app", Instance: in.ID, Endpoint: in.Endpoint, Listener: nd.lis, Registerer: nd.reg, Gatherer: nd.reg,
+		DefaultMaxStaleness: DefaultMaxStaleness, DrainTimeout: 5 * time.Second,
+	}
+	deps := Deps{Stores: nd.stores, Peers: m, Table: nd.table}
+	for _, f := range adjust {
+		f(in.ID, &cfg, &deps)
+	}
+	srv, err := New(cfg, deps)
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	nd.srv = srv
+	ctx, stop := context.WithCancel(context.Background())
+	nd.stop = stop
+	go func() { nd.done <- srv.Run(ctx) }()
+	m.mu.Lock()
+	m.nodes = append(m.nodes, nd)
+	m.mu.Unlock()
+	nd.conn = m.dial(func(context.Context, string) (net.Conn, error) { return nd.lis.Dial() })
+}
+
+func (m *mesh) dial(d func(context.Context, string) (net.Conn, error)) *grpc.ClientConn {
+	m.t.Helper()
+	conn, err := grpc.NewClient("passthrough:///mesh", grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithContextDialer(d), grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(wire.MaxMessageBytes)))
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	return conn
+}
+
+func (m *mesh) close() {
+	for _, n := range m.nodes {
+		n.stop()
+	}
+	for _, n := range m.nodes {
+		_ = n.conn.Close()
+	}
+	m.mu.Lock()
+	for _, c := range m.conns {
+		_ = c.Close()
+	}
+	m.mu.Unlock()
+	for _, n := range m.nodes {
+		if err := <-n.done; err != nil {
+			m.t.Errorf("%s: Run: %v", n.id, err)
+		}
+		if r, i := n.stores.readings.Load(), n.stores.iterators.Load(); r != 0 || i != 0 {
+			m.t.Errorf("%s: %d readings and %d iterators are open", n.id, r, i)
+		}
+	}
+}
+
+// Query implements Peers.
+func (m *mesh) Query(endpoint string) (statemeshv1.QueryServiceClient, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	c := m.conns[endpoint]
+	if c == nil {
+		c = m.dial(func(ctx context.Context, _ string) (net.Conn, error) {
+			if m.dialPeer != nil {
+				return m.dialPeer(ctx, endpoint)
+			}
+			return m.reach(ctx, endpoint)
+		})
+		m.conns[endpoint] = c
+	}
+	return statemeshv1.NewQueryServiceClient(c), nil
+}
+
+func (m *mesh) reach(ctx context.Context, endpoint string) (net.Conn, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, n := range m.nodes {
+		if endpointOf(n.id) == endpoint {
+			return n.lis.DialContext(ctx)
+		}
+	}
+	return nil, fmt.Errorf("dial %s: connect: connection refused", endpoint)
+}
+
+func (m *mesh) node(id string) *node {
+	for _, n := range m.nodes {
+		if n.id == id {
+			return n
+		}
+	}
+	m.t.Fatalf("no node %s", id)
+	return nil
+}
+
+// owner is who owns p by the map that the mesh started with.
+func (m *mesh) owner(p store.Partition) *node {
+	for _, in := range m.data.Instances {
+		if slices.Contains(in.Active, store.TaskID{Partition: p}) {
+			return m.node(in.ID)
+		}
+	}
+	m.t.Fatalf("nobody owns partition %d", p)
+	return nil
+}
+
+func (m *mesh) partition(key []byte) store.Partition {
+	return router.PartitionFor(key, m.data.Stores[0].Partitions)
+}
+
+// put stores key where it belongs.
+func (m *mesh) put(key, value []byte) {
+	p := m.partition(key)
+	m.owner(p).stores.put(p, key, value)
+}
+
+// publish gives one node a map.
+func (m *mesh) publish(n *node, d router.Data) {
+	m.t.Helper()
+	snap, err := router.NewSnapshot(d)
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	if err := n.table.Publish(snap); err != nil {
+		m.t.Fatal(err)
+	}
+}
+
+// moved is the map after partition p went to the instance of that id.
+func (m *mesh) moved(epoch router.Epoch, p store.Partition, to string) router.Data {
+	d := m.data
+	d.Epoch = epoch
+	d.Instances = slices.Clone(d.Instances)
+	task := store.TaskID{Partition: p}
+	for i := range d.Instances {
+		in := &d.Instances[i]
+		in.Active = slices.DeleteFunc(slices.Clone(in.Active), func(id store.TaskID) bool { return id == task })
+		if in.ID == to {
+			in.Active = append(in.Active, task)
+		}
+	}
+	return d
+}
+
+// keyIn finds a key of partition p.
+func (m *mesh) keyIn(p store.Partition) []byte {
+	for i := range 100_000 {
+		if key := fmt.Appendf(nil, "key-%d", i); m.partition(key) == p {
+			return key
+		}
+	}
+	m.t.Fatalf("no key in partition %d", p)
+	return nil
+}
+
+func withCache(_ string, c *Config, d *Deps) {
+	d.Cache = remotecache.New(remotecache.Config{TTL: time.Hour, NegativeTTL: time.Hour, MaxBytes: 1 << 20}, d.Table)
+	c.DefaultMaxStaleness = time.Hour
+}
+
+// wantErr checks the reason of a call's error and returns it as the domain's.
+func wantErr(t testing.TB, err error, want statemeshv1.Reason) error {
+	t.Helper()
+	if err == nil {
+		t.Fatalf("no error, want %s", want)
+	}
+	got := wire.FromStatus(err)
+	if r := wire.Reason(got); r != want {
+		t.Fatalf("%s (%v), want %s", r, got, want)
+	}
+	return got
+}
+
+// drainScan reads a scan to its end.
+func drainScan(stream grpc.ServerStreamingClient[statemeshv1.ScanResponse]) (rows []*statemeshv1.Row, last *statemeshv1.ScanResponse, answers []*statemeshv1.Answer, err error) {
+	for first := true; ; first = false {
+		m, err := stream.Recv()
+		if err != nil {
+			return rows, last, answers, err
+		}
+		if first {
+			answers = m.GetAnswers()
+		}
+		rows, last = append(rows, m.GetRows()...), m
+		if m.End != nil {
+			return rows, last, answers, nil
+		}
+	}
+}
+
+func sortRows(rows []*statemeshv1.Row) {
+	slices.SortFunc(rows, func(a, b *statemeshv1.Row) int {
+		return cmp.Or(bytes.Compare(a.GetKey(), b.GetKey()), cmp.Compare(a.GetPartition(), b.GetPartition()))
+	})
+}
