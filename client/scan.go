@@ -52,6 +52,11 @@ func (c *Client) Scan(ctx context.Context, name store.Name, q ScanQuery, opts ..
 			yield(Row{}, err)
 			return
 		}
+		for _, seg := range s.segments { // all owners begin at once
+			if seg.target.Endpoint != "" {
+				_ = seg.open(ctx, seg.target) // whatever is wrong with it, fill finds out and does something about it
+			}
+		}
 		for n := int64(0); q.Limit == 0 || n < q.Limit; n++ {
 			seg, err := s.least(ctx)
 			if err != nil {
@@ -116,7 +121,7 @@ func (s *scan) divide(a *attempts, m *router.Snapshot) ([]*segment, error) {
 	}
 	segments := make([]*segment, len(groups))
 	for i := range groups {
-		segments[i] = &segment{s: s, parts: groups[i].parts}
+		segments[i] = &segment{s: s, parts: groups[i].parts, target: groups[i].target}
 	}
 	return segments, nil
 }

@@ -17,8 +17,9 @@ import (
 
 // segment is the part of a scan that one instance streams. It survives its streams: token is where the next one goes on.
 type segment struct {
-	s     *scan
-	parts []store.Partition
+	s      *scan
+	parts  []store.Partition
+	target router.Replica // the owner when the scan began
 
 	rows []*statemeshv1.Row // received, at the first not yet taken
 	at   int
@@ -59,6 +60,9 @@ func (g *segment) fill(ctx context.Context) error {
 	a := g.s.c.begin("scan", g.s.name, g.s.o)
 	patient, cancel := g.s.c.deadline(ctx)
 	defer cancel()
+	if g.stream != nil {
+		a.n = 1
+	}
 	for !g.has() && !g.done {
 		if left := g.left(); left < 0 {
 			g.done = true
