@@ -119,8 +119,8 @@ type Iterator interface {
 
 // Limits says what an engine can hold.
 type Limits struct {
-	// RecordBytes bounds key and value together; 0 is no bound.
-	RecordBytes int64
-	// Setting names what sets RecordBytes.
+	// KeyBytes bounds a key, RecordBytes key and value together; 0 is no bound.
+	KeyBytes, RecordBytes int64
+	// Setting names what sets RecordBytes; KeyBytes is the format's.
 	Setting string
 }

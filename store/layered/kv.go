@@ -21,8 +21,9 @@ type part struct {
 
 var _ store.KeyValue = (*part)(nil)
 
-// limit bounds key and value of a record together, in bytes.
+// limit bounds a key, or key and value together, in bytes.
 type limit struct {
+	what    string // "key" or "record"
 	bytes   int64
 	setting string
 }
@@ -175,15 +176,14 @@ func (p *part) admit(key, data []byte) error {
 	if err := p.check(key); err != nil {
 		return err
 	}
-	size := int64(len(key) + len(data))
 	for _, l := range p.limits {
-		if size <= l.bytes {
-			continue
+		size := int64(len(key))
+		if l.what == "record" {
+			size += int64(len(data))
 		}
-		if int64(len(key)) > l.bytes {
-			return &store.TooLargeError{Store: p.spec.Name, What: "key", Size: int64(len(key)), Limit: l.bytes, Setting: l.setting}
+		if size > l.bytes {
+			return &store.TooLargeError{Store: p.spec.Name, What: l.what, Size: size, Limit: l.bytes, Setting: l.setting}
 		}
-		return &store.TooLargeError{Store: p.spec.Name, What: "record", Size: size, Limit: l.bytes, Setting: l.setting}
 	}
 	return nil
 }

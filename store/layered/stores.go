@@ -268,18 +268,21 @@ func (s *Stores) leaked(what, place string) {
 func (s *Stores) limitsOf(spec store.Spec, e engine.Limits) ([]limit, error) {
 	var limits []limit
 	if !spec.NoChangelog {
-		l := limit{s.cfg.MaxRecordBytes, "MaxRecordBytes"}
+		l := limit{what: "record", bytes: s.cfg.MaxRecordBytes, setting: "MaxRecordBytes"}
 		if v, ok := spec.ChangelogConfig["max.message.bytes"]; ok {
 			n, err := strconv.ParseInt(v, 10, 64)
 			if err != nil || n <= batchOverhead {
 				return nil, fmt.Errorf("store %s: changelog max.message.bytes %q: want a number above %d", spec.Name, v, batchOverhead)
 			}
-			l = limit{n - batchOverhead, "max.message.bytes of the changelog"}
+			l.bytes, l.setting = n-batchOverhead, "max.message.bytes of the changelog"
 		}
 		limits = append(limits, l)
 	}
+	if e.KeyBytes > 0 {
+		limits = append(limits, limit{what: "key", bytes: e.KeyBytes, setting: "the engine's format"})
+	}
 	if e.RecordBytes > 0 {
-		limits = append(limits, limit{e.RecordBytes - timestampBytes, e.Setting})
+		limits = append(limits, limit{what: "record", bytes: e.RecordBytes - timestampBytes, setting: e.Setting})
 	}
 	return limits, nil
 }
