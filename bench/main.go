@@ -1,0 +1,106 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"runtime"
+	"slices"
+	"strings"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	err := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+}
+
+// part is one group of figures.
+type part struct {
+	name string
+	run  func(context.Context, *bench) error
+	// broker says that the part needs one.
+	broker bool
+}
+
+var parts = []part{
+	{"local", local, false},
+	{"remote", remote, true},
+	{"count", count, true},
+	{"restore", restoring, true},
+}
+
+// bench is one run.
+type bench struct {
+	records int // per count and restore
+	keys    int
+	brokers []string
+	dir     string
+	table   *table
+	log     io.Writer
+}
+
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err error) {
+	fs := flag.NewFlagSet("bench", flag.ContinueOnError)
+	fs.SetOutput(stderr)
+	records := fs.Int("records", 2_000_000, "records to count and to restore")
+	keys := fs.Int("keys", 100_000, "distinct keys among them")
+	brokers := fs.String("brokers", "", "host:port[,host:port] of a Kafka to use instead of starting a broker")
+	only := fs.String("only", "", "parts to run, comma separated: local, remote, count, restore; empty: all")
+	if err := fs.Parse(args); err != nil {
+		return err
+	}
+	wanted, err := choose(*only)
+	if err != nil {
+		return err
+	}
+	dir, err := os.MkdirTemp("", "statemesh-bench-")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+
+	b := &bench{records: *records, keys: *keys, dir: dir, log: stderr, table: newTable(stdout)}
+	kind := "none"
+	if *brokers != "" {
+		b.brokers, kind = strings.Split(*brokers, ","), "given"
+	} else if slices.ContainsFunc(wanted, func(p part) bool { return p.broker }) {
+		br, err := startBroker(ctx, dir)
+		if err != nil {
+			return err
+		}
+		defer br.stop()
+		b.brokers, kind = br.addrs, br.kind
+	}
+	fmt.Fprintf(stdout, "%s, %d cores, broker: %s, %d records over %d keys\n", runtime.Version(), runtime.NumCPU(), kind, b.records, b.keys)
+	for _, p := range wanted {
+		fmt.Fprintf(stderr, "bench: %s\n", p.name)
+		if err := p.run(ctx, b); err != nil {
+			return fmt.Errorf("%s: %w", p.name, err)
+		}
+	}
+	return b.table.print()
+}
+
+func choose(only string) ([]part, error) {
+	if only == "" {
+		return parts, nil
+	}
+	var out []part
+	for name := range strings.SplitSeq(only, ",") {
+		i := slices.IndexFunc(parts, func(p part) bool { return p.name == name })
+		if i < 0 {
+			return nil, fmt.Errorf("-only %q: no such part", name)
+		}
+		out = append(out, parts[i])
+	}
+	return out, nil
+}
