@@ -82,10 +82,14 @@ func (w *world) restorer(set func(*Config)) *Restorer {
 	if err != nil {
 		w.t.Fatal(err)
 	}
+	w.run(r)
+	return r
+}
+
+func (w *world) run(r *Restorer) {
 	ctx, cancel := context.WithCancel(context.Background())
 	w.wg.Go(func() { _ = r.Run(ctx) })
 	w.t.Cleanup(cancel) // runs before wg.Wait
-	return r
 }
 
 func (w *world) request(task Task) Request {
