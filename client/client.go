@@ -32,8 +32,8 @@ type Config struct {
 	// AllowInsecure permits plain text to any address. Everybody on the way can then read and change what is sent.
 	AllowInsecure bool
 
-	// Timeout ends a call whose context has no deadline; for a scan it is the longest time without progress. Default
-	// 10s: longer than a fail-over should take.
+	// Timeout ends a call whose context has no deadline; for a scan it is the longest time without progress, and a stream
+	// that is silent for half of it is given up for another one. Default 10s: longer than a fail-over should take.
 	Timeout time.Duration
 	// MaxMessageBytes bounds a message in either direction. Default 16 MiB, like the server's: see
 	// [github.com/statemesh/statemesh/proto/wire.MaxMessageBytes].

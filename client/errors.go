@@ -3,6 +3,7 @@ package client
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/statemesh/statemesh/store"
@@ -53,3 +54,17 @@ func (e *CallError) Unwrap() []error {
 	}
 	return []error{e.Err}
 }
+
+// listed is what several instances said, in one line.
+type listed []error
+
+func (l listed) Error() string {
+	texts := make([]string, len(l))
+	for i, err := range l {
+		texts[i] = err.Error()
+	}
+	return strings.Join(texts, "; ")
+}
+
+// Unwrap returns what each of them said.
+func (l listed) Unwrap() []error { return l }

@@ -103,6 +103,10 @@ func (g *segment) step(ctx, patient context.Context, a *attempts) (*router.Snaps
 	return nil, failure{}
 }
 
+// stall is how long a stream may be silent: half of the time without progress that ends a scan, so that the other half is
+// left for another instance.
+func (c *Client) stall() time.Duration { return c.cfg.Timeout / 2 }
+
 // left is how many rows are still wanted: 0 without a limit, -1 when there are enough.
 func (g *segment) left() int64 {
 	switch limit := g.s.q.Limit; {
@@ -142,7 +146,7 @@ func (g *segment) drop() {
 func (g *segment) receive(ctx context.Context) error {
 	st := g.stream
 	// The timer runs only while this waits: a slow reader of the scan is not a slow server.
-	timer := time.AfterFunc(g.s.c.cfg.Timeout, st.cancel)
+	timer := time.AfterFunc(g.s.c.stall(), st.cancel)
 	m, err := st.Recv()
 	stalled := !timer.Stop()
 	if err != nil {
@@ -205,7 +209,7 @@ func (g *segment) broken(ctx context.Context, err error, stalled bool) error {
 	}
 	switch {
 	case stalled:
-		return fmt.Errorf("%w: no message within %s", wire.ErrUnreachable, g.s.c.cfg.Timeout)
+		return fmt.Errorf("%w: no message within %s", wire.ErrUnreachable, g.s.c.stall())
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
 		return fmt.Errorf("%w: the server ended the scan: %s", wire.ErrUnreachable, err.Error())
 	default:

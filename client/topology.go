@@ -83,7 +83,7 @@ func (c *Client) learn(ctx context.Context, avoid []store.Candidate) error {
 		return nil
 	}
 	c.m.maps.WithLabelValues("failed").Inc()
-	err := errors.Join(errs...)
+	err := listed(errs)
 	c.cfg.Logger.WarnContext(ctx, "cannot learn the map", "err", err)
 	if final == len(errs) {
 		return err
