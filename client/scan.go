@@ -59,6 +59,9 @@ func (c *Client) Scan(ctx context.Context, name store.Name, q ScanQuery, opts ..
 		}
 		for n := int64(0); q.Limit == 0 || n < q.Limit; n++ {
 			seg, err := s.least(ctx)
+			if ctx.Err() != nil && err == nil { // what has arrived already would still flow
+				err = &CallError{Op: "scan", Store: name, Attempts: 1, Err: context.Cause(ctx)}
+			}
 			if err != nil {
 				yield(Row{}, err)
 				return
