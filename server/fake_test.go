@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/test/bufconn"
@@ -454,4 +455,14 @@ func sortRows(rows []*statemeshv1.Row) {
 	slices.SortFunc(rows, func(a, b *statemeshv1.Row) int {
 		return cmp.Or(bytes.Compare(a.GetKey(), b.GetKey()), cmp.Compare(a.GetPartition(), b.GetPartition()))
 	})
+}
+
+// valueOf is the value of a counter or gauge.
+func valueOf(t testing.TB, m prometheus.Metric) float64 {
+	t.Helper()
+	var d dto.Metric
+	if err := m.Write(&d); err != nil {
+		t.Fatal(err)
+	}
+	return d.GetCounter().GetValue() + d.GetGauge().GetValue()
 }

@@ -12,14 +12,14 @@ import (
 	"github.com/statemesh/statemesh/store"
 )
 
-// metadata is the MetadataService: the snapshot that is in the table, translated.
-type metadata struct {
+// metadataService is the MetadataService: the snapshot that is in the table, translated.
+type metadataService struct {
 	statemeshv1.UnsafeMetadataServiceServer
 
 	s *Server
 }
 
-func (m *metadata) snapshot() (*router.Snapshot, error) {
+func (m *metadataService) snapshot() (*router.Snapshot, error) {
 	if snap := m.s.deps.Table.Load(); snap != nil {
 		return snap, nil
 	}
@@ -27,7 +27,7 @@ func (m *metadata) snapshot() (*router.Snapshot, error) {
 }
 
 // ListStores lists the stores.
-func (m *metadata) ListStores(context.Context, *statemeshv1.ListStoresRequest) (*statemeshv1.ListStoresResponse, error) {
+func (m *metadataService) ListStores(context.Context, *statemeshv1.ListStoresRequest) (*statemeshv1.ListStoresResponse, error) {
 	snap, err := m.snapshot()
 	if err != nil {
 		return nil, err
@@ -38,7 +38,7 @@ func (m *metadata) ListStores(context.Context, *statemeshv1.ListStoresRequest) (
 }
 
 // ListInstances lists the instances, or those that hold some of a store.
-func (m *metadata) ListInstances(_ context.Context, req *statemeshv1.ListInstancesRequest) (*statemeshv1.ListInstancesResponse, error) {
+func (m *metadataService) ListInstances(_ context.Context, req *statemeshv1.ListInstancesRequest) (*statemeshv1.ListInstancesResponse, error) {
 	snap, err := m.snapshot()
 	if err != nil {
 		return nil, err
@@ -61,7 +61,7 @@ func (m *metadata) ListInstances(_ context.Context, req *statemeshv1.ListInstanc
 }
 
 // FindOwner tells who holds a key.
-func (m *metadata) FindOwner(_ context.Context, req *statemeshv1.FindOwnerRequest) (*statemeshv1.FindOwnerResponse, error) {
+func (m *metadataService) FindOwner(_ context.Context, req *statemeshv1.FindOwnerRequest) (*statemeshv1.FindOwnerResponse, error) {
 	snap, err := m.snapshot()
 	if err != nil {
 		return nil, err
@@ -92,7 +92,7 @@ func (m *metadata) FindOwner(_ context.Context, req *statemeshv1.FindOwnerReques
 }
 
 // Watch sends each new snapshot. It waits on the table, so a slow reader costs nothing but skipped versions.
-func (m *metadata) Watch(req *statemeshv1.WatchRequest, out grpc.ServerStreamingServer[statemeshv1.WatchResponse]) error {
+func (m *metadataService) Watch(req *statemeshv1.WatchRequest, out grpc.ServerStreamingServer[statemeshv1.WatchResponse]) error {
 	known := router.Epoch(req.GetKnownEpoch()) // 0 when absent, which every epoch is above
 	for {
 		snap, changed := m.s.deps.Table.Watch()

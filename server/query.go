@@ -16,8 +16,8 @@ import (
 	"github.com/statemesh/statemesh/store"
 )
 
-// queries is the QueryService. Handlers return errors of the domain; the interceptors translate them.
-type queries struct {
+// queryService is the QueryService. Handlers return errors of the domain; the interceptors translate them.
+type queryService struct {
 	statemeshv1.UnsafeQueryServiceServer
 
 	s *Server
@@ -32,7 +32,7 @@ type lookup struct {
 }
 
 // Get answers one key.
-func (q *queries) Get(ctx context.Context, req *statemeshv1.GetRequest) (*statemeshv1.GetResponse, error) {
+func (q *queryService) Get(ctx context.Context, req *statemeshv1.GetRequest) (*statemeshv1.GetResponse, error) {
 	s := q.s
 	rd, err := s.newRead(ctx, req.GetStore(), req.GetOptions(), "get")
 	if err != nil {
@@ -159,7 +159,7 @@ type batch struct {
 }
 
 // BatchGet answers many keys: one request per instance that owns some of them.
-func (q *queries) BatchGet(ctx context.Context, req *statemeshv1.BatchGetRequest) (*statemeshv1.BatchGetResponse, error) {
+func (q *queryService) BatchGet(ctx context.Context, req *statemeshv1.BatchGetRequest) (*statemeshv1.BatchGetResponse, error) {
 	s := q.s
 	rd, err := s.newRead(ctx, req.GetStore(), req.GetOptions(), "batch get")
 	if err != nil {
@@ -279,7 +279,7 @@ func (s *Server) batchDone(b *batch, bytes int, worths ...worth) error {
 }
 
 // Count estimates the number of keys of a store, or of some of its partitions.
-func (q *queries) Count(ctx context.Context, req *statemeshv1.CountRequest) (*statemeshv1.CountResponse, error) {
+func (q *queryService) Count(ctx context.Context, req *statemeshv1.CountRequest) (*statemeshv1.CountResponse, error) {
 	s := q.s
 	rd, err := s.newRead(ctx, req.GetStore(), req.GetOptions(), "count")
 	if err != nil {

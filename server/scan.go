@@ -92,7 +92,7 @@ func (sc *scan) request(options *statemeshv1.ReadOptions, parts []store.Partitio
 }
 
 // Scan streams rows in order.
-func (q *queries) Scan(req *statemeshv1.ScanRequest, out grpc.ServerStreamingServer[statemeshv1.ScanResponse]) error {
+func (q *queryService) Scan(req *statemeshv1.ScanRequest, out grpc.ServerStreamingServer[statemeshv1.ScanResponse]) error {
 	s := q.s
 	ctx, cancel := context.WithCancel(out.Context())
 	defer cancel()

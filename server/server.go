@@ -78,8 +78,8 @@ func New(cfg Config, deps Deps) (*Server, error) {
 	s.grpc = grpc.NewServer(opts...)
 	s.health = health.NewServer()
 	s.setHealth(grpc_health_v1.HealthCheckResponse_NOT_SERVING)
-	statemeshv1.RegisterQueryServiceServer(s.grpc, &queries{s: s})
-	statemeshv1.RegisterMetadataServiceServer(s.grpc, &metadata{s: s})
+	statemeshv1.RegisterQueryServiceServer(s.grpc, &queryService{s: s})
+	statemeshv1.RegisterMetadataServiceServer(s.grpc, &metadataService{s: s})
 	grpc_health_v1.RegisterHealthServer(s.grpc, s.health)
 	reflection.Register(s.grpc)
 	return s, nil
