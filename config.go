@@ -43,7 +43,7 @@ type Config struct {
 	// Advertise (application.server) is "host:port" as peers and clients dial this instance. Default: the address of
 	// Listen. Required when that is a wildcard such as 0.0.0.0, which nobody can dial. Port 0 takes that of the listener.
 	Advertise string
-	// TLS secures the query API, and the connections to the other instances.
+	// TLS of the query API.
 	TLS TLS
 
 	// DefaultMaxStaleness (query.default.max.staleness.ms) is the age of an answer that a request without a bound
@@ -59,6 +59,9 @@ type Config struct {
 	// CacheBytes (query.cache.max.bytes) bounds the cache's memory. Default 32 MiB; negative: no cache.
 	CacheBytes int64
 
+	// Limits of queries.
+	Limits Limits
+
 	// AdminListen (admin.listen) is the address of metrics, health and profiles over HTTP, "host:port". Default: none,
 	// since it is not authenticated.
 	AdminListen string
@@ -72,21 +75,40 @@ type Config struct {
 	Registerer prometheus.Registerer
 }
 
-// TLS names PEM files. They are read again when they change, so that a renewed certificate needs no restart.
+// TLS secures the query API, and the connections to the other instances. The files are PEM and may be replaced at any
+// time: a renewed certificate needs no restart. The zero value is plain text.
 type TLS struct {
-	// CertFile and KeyFile (tls.cert.file, tls.key.file) are this instance's certificate and key: for its listener, and
-	// for itself as a client of its peers. Without them the API is plain text.
+	// CertFile and KeyFile (tls.cert.file, tls.key.file) are this instance's certificate, with its chain, and key: for
+	// its listener, and for itself as a client of its peers.
 	CertFile, KeyFile string
-	// CAFile (tls.ca.file) holds the certificates that peers, and clients if they show one, must be signed by. With it
-	// every client needs a certificate (mutual TLS), and a forwarded request is trusted by the peer's.
+	// CAFile (tls.ca.file) holds the authorities that certificates of peers and clients must be signed by.
 	CAFile string
+	// MeshNames (tls.mesh.names) are the names of which a peer's certificate must carry one, as a DNS or URI subject
+	// alternative name: a client's certificate of the same authority does not make it a peer.
+	MeshNames []string
+	// OptionalClientCert (tls.client.auth: optional) also serves clients without a certificate.
+	OptionalClientCert bool
 	// AllowPlaintext (tls.plaintext) accepts an API without TLS at an address that is not loopback: everybody who
-	// reaches it can read everything.
+	// reaches it can read everything, and pass for a peer.
 	AllowPlaintext bool
 }
 
+// Limits bound what queries may use. They are the server's, see server.Config.
+type Limits struct {
+	// Requests (query.max.requests) of clients in flight, scans apart. Default 1024; above it: OVERLOADED.
+	Requests int
+	// Scans (query.max.scans) of clients in flight. Default 128: each holds snapshots and buffers.
+	Scans int
+	// BatchKeys (query.max.batch.keys) is the most keys of one multi-get. Default 10,000.
+	BatchKeys int
+	// Deadline (query.default.deadline.ms) is given to a call without one. Default 10s; a scan gets 30 times as long.
+	Deadline time.Duration
+}
+
 // enabled reports whether any of the files is set.
-func (t TLS) enabled() bool { return t.CertFile != "" || t.KeyFile != "" || t.CAFile != "" }
+func (t TLS) enabled() bool {
+	return t.CertFile != "" || t.KeyFile != "" || t.CAFile != "" || len(t.MeshNames) > 0
+}
 
 // WithDefaults returns c with every zero field replaced by what it means. [New] does the same; this is for showing it.
 func (c Config) WithDefaults() Config {
@@ -104,6 +126,10 @@ func (c Config) withDefaults() Config {
 	orDefault(&c.CacheNegativeTTL, min(time.Second, c.CacheTTL))
 	orDefault(&c.CacheBytes, 32<<20)
 	orDefault(&c.ShutdownTimeout, 30*time.Second)
+	orDefault(&c.Limits.Requests, 1024)
+	orDefault(&c.Limits.Scans, 128)
+	orDefault(&c.Limits.BatchKeys, 10_000)
+	orDefault(&c.Limits.Deadline, 10*time.Second)
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -165,6 +191,17 @@ func (c Config) Validate() error {
 	if c.MoveBytes < 64<<10 {
 		bad("MoveBytes", "%d: at least 65536", c.MoveBytes)
 	}
+	for _, f := range []struct {
+		name  string
+		value int64
+	}{
+		{"Limits.Requests", int64(c.Limits.Requests)}, {"Limits.Scans", int64(c.Limits.Scans)},
+		{"Limits.BatchKeys", int64(c.Limits.BatchKeys)}, {"Limits.Deadline", int64(c.Limits.Deadline)},
+	} {
+		if f.value < 0 {
+			bad(f.name, "negative")
+		}
+	}
 	if c.CacheTTL > 0 && c.CacheNegativeTTL > c.CacheTTL {
 		bad("CacheNegativeTTL", "%s: at most CacheTTL (%s)", c.CacheNegativeTTL, c.CacheTTL)
 	}
@@ -179,22 +216,32 @@ func (c Config) Validate() error {
 	p := c.Processor
 	p.ProcessID, p.Incarnation = "unset", "unset" // known only at start
 	errs = append(errs, p.Validate())
+	if len(p.Kafka.Brokers) > 0 { // else said already
+		errs = append(errs, p.Kafka.Validate())
+	}
 	return errors.Join(errs...)
 }
 
 func (c Config) validateTLS(bad func(field, format string, args ...any)) {
-	if (c.TLS.CertFile == "") != (c.TLS.KeyFile == "") {
-		bad("TLS.CertFile", "certificate and key go together, only one is given")
-	}
-	if c.TLS.CAFile != "" && c.TLS.CertFile == "" {
-		bad("TLS.CAFile", "needs TLS.CertFile and TLS.KeyFile: a listener without a certificate cannot ask for one")
+	if c.TLS.enabled() {
+		for _, f := range []struct{ name, value string }{
+			{"TLS.CertFile", c.TLS.CertFile}, {"TLS.KeyFile", c.TLS.KeyFile}, {"TLS.CAFile", c.TLS.CAFile},
+			{"TLS.MeshNames", strings.Join(c.TLS.MeshNames, "")},
+		} {
+			if f.value == "" {
+				bad(f.name, "required with TLS: certificate, key, authorities and the names of the mesh go together, "+
+					"or instances could not prove themselves to each other")
+			}
+		}
+	} else if c.TLS.OptionalClientCert {
+		bad("TLS.OptionalClientCert", "has no meaning without TLS.CertFile")
 	}
 	if c.TLS.enabled() && c.TLS.AllowPlaintext {
 		bad("TLS.AllowPlaintext", "contradicts TLS.CertFile: the API is either secured or not")
 	}
 	host, _, err := splitAddr(c.Listen)
 	if err == nil && !loopback(host) && !c.TLS.enabled() && !c.TLS.AllowPlaintext {
-		bad("Listen", "%s is not loopback and there is no TLS: give TLS.CertFile and TLS.KeyFile, or say TLS.AllowPlaintext", c.Listen)
+		bad("Listen", "%s is not loopback and there is no TLS: give TLS.CertFile and what belongs to it, or say TLS.AllowPlaintext", c.Listen)
 	}
 }
 

@@ -77,6 +77,27 @@ func Load(src Source) (*Loaded, error) {
 	return &Loaded{Config: d.cfg, Log: d.log}, nil
 }
 
+// LoadKafka reads only how to reach the brokers: what commands need that run no instance. Settings of an instance may be
+// missing; what is there must still be right. brokers is the default of bootstrap.servers.
+func LoadKafka(src Source, brokers string) (processor.KafkaConfig, error) {
+	d := newDraft()
+	p := newParser(src.Path, d)
+	p.parse(src.Data)
+	p.environment(src.Env)
+	p.sets(src.Set)
+	p.security(d)
+	k := &d.cfg.Processor.Kafka
+	if _, given := p.places["bootstrap.servers"]; !given {
+		k.Brokers = []string{brokers}
+	}
+	if len(p.problems) == 0 {
+		for _, err := range unjoin(k.Validate()) {
+			p.report(err)
+		}
+	}
+	return *k, p.problems.orNil()
+}
+
 // offsetReset is the configuration's word for a processor.OffsetReset.
 type offsetReset string
 
@@ -94,13 +115,15 @@ type draft struct {
 	ssl                         processor.KafkaTLSFiles
 	reset                       offsetReset
 	deserialization, processing handler
+	clientAuth                  clientAuth
 	log                         Log
 }
 
 func newDraft() *draft {
 	return &draft{
 		protocol: plaintext, reset: earliest, deserialization: handlerFail, processing: handlerFail,
-		log: Log{Level: "info", Format: "text"},
+		clientAuth: required,
+		log:        Log{Level: "info", Format: "text"},
 	}
 }
 
@@ -111,6 +134,7 @@ func (p *parser) finish() {
 	d.cfg.Processor.OffsetReset = map[offsetReset]processor.OffsetReset{
 		earliest: processor.ResetEarliest, latest: processor.ResetLatest, none: processor.ResetNone,
 	}[d.reset]
+	d.cfg.TLS.OptionalClientCert = d.clientAuth == optional
 	d.cfg.Processor.DeserializationHandler = d.deserialization.action()
 	d.cfg.Processor.ProcessingHandler = d.processing.action()
 	if p.unreadable {
@@ -204,11 +228,13 @@ var fields = map[string]string{
 	"DefaultMaxStaleness": "query.default.max.staleness.ms", "CacheTTL": "query.cache.ttl.ms",
 	"CacheNegativeTTL": "query.cache.negative.ttl.ms", "CacheBytes": "query.cache.max.bytes",
 	"TLS.CertFile": "tls.cert.file", "TLS.KeyFile": "tls.key.file", "TLS.CAFile": "tls.ca.file",
+	"TLS.MeshNames": "tls.mesh.names", "TLS.OptionalClientCert": "tls.client.auth", "Limits.Requests": "query.max.requests",
+	"Limits.Scans": "query.max.scans", "Limits.BatchKeys": "query.max.batch.keys", "Limits.Deadline": "query.default.deadline.ms",
 	"TLS.AllowPlaintext": "tls.plaintext", "Views": viewsKey,
 	"DeadLetter": "dead-letter", "Fail": "fail", "Continue": "continue",
 }
 
-var fieldName = regexp.MustCompile(`\b(?:(?:Kafka|TLS|SASL)\.)?[A-Z][A-Za-z]+\b`)
+var fieldName = regexp.MustCompile(`\b(?:(?:Kafka|TLS|SASL|Limits)\.)?[A-Z][A-Za-z]+\b`)
 
 // inKeys replaces the names of fields in text by those of settings.
 func inKeys(text string) string {

@@ -168,7 +168,7 @@ func TestEveryFieldHasAKey(t *testing.T) {
 			switch name {
 			case "Processor":
 				walk("", f.Type)
-			case "Kafka", "TLS":
+			case "Kafka", "TLS", "Limits":
 				walk(f.Name+".", f.Type)
 			default:
 				if fields[name] == "" && fields[f.Name] == "" {

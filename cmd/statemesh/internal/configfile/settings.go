@@ -32,6 +32,14 @@ const (
 	saslSSL       protocol = "SASL_SSL"
 )
 
+// clientAuth is upstream's ssl.client.auth, for the query API.
+type clientAuth string
+
+const (
+	required clientAuth = "required"
+	optional clientAuth = "optional"
+)
+
 // handler is the configuration's word for a processor.HandlerAction.
 type handler string
 
@@ -166,6 +174,14 @@ func queries() Section {
 			"The same for \"not found\"; at most query.cache.ttl.ms")),
 		offAtZero(size("query.cache.max.bytes", "32MiB", func(d *draft) *int64 { return &d.cfg.CacheBytes },
 			"Memory of that cache")),
+		integer("query.max.requests", "1024", 1, 1<<31-1, func(d *draft) *int { return &d.cfg.Limits.Requests },
+			"Requests of clients in flight, scans apart; more are refused as overload."),
+		integer("query.max.scans", "128", 1, 1<<31-1, func(d *draft) *int { return &d.cfg.Limits.Scans },
+			"Scans of clients in flight; each holds snapshots and buffers."),
+		integer("query.max.batch.keys", "10000", 1, 1<<31-1, func(d *draft) *int { return &d.cfg.Limits.BatchKeys },
+			"Most keys of one multi-get."),
+		duration("query.default.deadline.ms", "10s", func(d *draft) *time.Duration { return &d.cfg.Limits.Deadline },
+			"Time given to a call that states none; a scan gets 30 times as long."),
 	}}
 }
 
@@ -175,7 +191,11 @@ func security() Section {
 			"PEM file with this instance's certificate, for its listener and as a client of its peers."),
 		file("tls.key.file", "", func(d *draft) *string { return &d.cfg.TLS.KeyFile }, "PEM file with its key."),
 		file("tls.ca.file", "", func(d *draft) *string { return &d.cfg.TLS.CAFile },
-			"PEM file with the certificates that peers and clients must be signed by. With it every client needs a certificate."),
+			"PEM file with the authorities that certificates of peers and clients must be signed by."),
+		list("tls.mesh.names", "", func(d *draft) *[]string { return &d.cfg.TLS.MeshNames },
+			"Names of which a peer's certificate must carry one, as a DNS or URI subject alternative name."),
+		choice("tls.client.auth", string(required), func(d *draft) *clientAuth { return &d.clientAuth },
+			[]clientAuth{required, optional}, "Whether clients need a certificate."),
 		boolean("tls.plaintext", "false", func(d *draft) *bool { return &d.cfg.TLS.AllowPlaintext },
 			"Accept an API without TLS at an address that is not loopback. Everybody who reaches it can read everything."),
 	}}

@@ -1,0 +1,70 @@
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+)
+
+// printer writes rows: aligned columns for people, or one JSON object per line for programs.
+type printer struct {
+	out    io.Writer
+	tw     *tabwriter.Writer
+	enc    *json.Encoder // nil: table
+	header []string
+}
+
+// outputFlag adds -o.
+func outputFlag(cmd *cobra.Command) {
+	cmd.Flags().StringP("output", "o", "table", "form of the output: table, or json (one object per line)")
+	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{"table", "json"}, cobra.ShellCompDirectiveNoFileComp))
+}
+
+// newPrinter writes to the command's output in the form that -o asks for. Columns are the header of a table; none: no
+// header.
+func newPrinter(cmd *cobra.Command, columns ...string) (*printer, error) {
+	form, err := cmd.Flags().GetString("output")
+	if err != nil {
+		return nil, err
+	}
+	p := &printer{out: cmd.OutOrStdout(), header: columns}
+	switch form {
+	case "json":
+		p.enc = json.NewEncoder(p.out)
+		p.enc.SetEscapeHTML(false)
+	case "table":
+		p.tw = tabwriter.NewWriter(p.out, 0, 0, 2, ' ', 0)
+	default:
+		return nil, usageError{fmt.Errorf("--output %q: want table or json", form)}
+	}
+	return p, nil
+}
+
+func (p *printer) json() bool { return p.enc != nil }
+
+// row writes one row: obj as JSON, or cells as columns.
+func (p *printer) row(obj any, cells ...string) error {
+	if p.enc != nil {
+		return p.enc.Encode(obj)
+	}
+	if len(p.header) > 0 {
+		if _, err := fmt.Fprintln(p.tw, strings.Join(p.header, "\t")); err != nil {
+			return err
+		}
+		p.header = nil
+	}
+	_, err := fmt.Fprintln(p.tw, strings.Join(cells, "\t"))
+	return err
+}
+
+// flush ends the table.
+func (p *printer) flush() error {
+	if p.tw == nil {
+		return nil
+	}
+	return p.tw.Flush()
+}

@@ -1,0 +1,310 @@
+package statemesh
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/statemesh/statemesh/client"
+	"github.com/statemesh/statemesh/internal/certs"
+	"github.com/statemesh/statemesh/processor"
+	"github.com/statemesh/statemesh/processor/views"
+	"github.com/statemesh/statemesh/router"
+	"github.com/statemesh/statemesh/router/remotecache"
+	"github.com/statemesh/statemesh/server"
+	"github.com/statemesh/statemesh/store/layered"
+)
+
+// The parts fit: server declares what it needs, and this is where both are visible.
+var (
+	_ server.Stores = (*processor.Runtime)(nil)
+	_ server.Peers  = (*client.Pool)(nil)
+)
+
+// Instance is one process of an application. Make one with [New] and start it with [Instance.Run], once. All other
+// methods are safe for concurrent use at any time.
+type Instance struct {
+	cfg      Config
+	topology *processor.Topology
+	log      *slog.Logger
+	table    *router.Table
+	state    *stateBox
+	started  atomic.Bool
+	parts    atomic.Pointer[parts] // nil until Run has opened them
+}
+
+// parts are what Run has opened. They are made once, before the state is Rebalancing, and never change.
+type parts struct {
+	processID, incarnation, endpoint string
+
+	stores  *layered.Stores
+	runtime *processor.Runtime
+	door    *door
+	pool    *client.Pool
+	cache   *remotecache.Cache
+	server  *server.Server
+	client  *client.Client // asks by way of this instance's own server
+}
+
+// New checks the configuration, all problems at once, and builds the topology. It opens nothing and starts nothing.
+func New(cfg Config) (*Instance, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	cfg = cfg.withDefaults()
+	topology := cfg.Topology
+	if topology == nil {
+		var err error
+		if topology, err = views.Topology(cfg.Views); err != nil {
+			return nil, err
+		}
+	}
+	if _, err := topology.Build(cfg.Processor.ApplicationID); err != nil {
+		return nil, fmt.Errorf("topology: %w", err)
+	}
+	return &Instance{
+		cfg: cfg, topology: topology, table: router.NewTable(), state: newStateBox(),
+		log: cfg.Logger.With("app", cfg.Processor.ApplicationID),
+	}, nil
+}
+
+// Run is the instance: it opens the state directory and the listener, joins the group and answers queries until ctx
+// ends. Then it drains the reads, commits, leaves the group, closes the stores, and returns nil. Any other end is an
+// error that names the culprit. Every goroutine it started has ended when it returns.
+func (i *Instance) Run(ctx context.Context) error {
+	if !i.started.CompareAndSwap(false, true) {
+		return errors.New("instance: Run was called before")
+	}
+	i.become(ctx, Starting)
+	err := i.run(ctx)
+	if err != nil {
+		i.become(ctx, Failed)
+		return err
+	}
+	i.become(ctx, Stopped)
+	return nil
+}
+
+// run opens the parts, runs them, and closes them in the order in which they lean on each other.
+func (i *Instance) run(ctx context.Context) (err error) {
+	p, err := i.open(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, i.close(ctx, p)) }()
+	i.parts.Store(p)
+	i.become(ctx, Rebalancing)
+
+	// What others lean on ends after them: the servants when the runtime has left the group, the runtime when the
+	// server has drained, the server when ctx ends. A failure of any of them ends the others in the same order.
+	g, ctx := errgroup.WithContext(ctx)
+	work, leave := context.WithCancel(context.WithoutCancel(ctx))
+	serve, rest := context.WithCancel(context.WithoutCancel(ctx))
+	g.Go(func() error { // 1: drain the reads
+		defer leave()
+		defer i.become(work, Leaving)
+		defer context.AfterFunc(ctx, func() { i.become(work, Draining) })()
+		return p.server.Run(ctx)
+	})
+	g.Go(func() error { // 2: leave the group
+		defer rest()
+		return p.runtime.Run(work)
+	})
+	g.Go(func() error { return p.stores.Run(serve) }) // 3: nobody writes any more
+	g.Go(func() error { return p.cache.Run(serve) })
+	g.Go(func() error { return p.pool.Follow(serve, i.table) })
+	g.Go(func() error { i.watchMap(serve); return nil })
+	g.Go(func() error { // callers that come after the drain learn at once to go elsewhere
+		<-work.Done()
+		p.door.turnAway()
+		return nil
+	})
+	g.Go(func() error { // the listener closes after the group is left
+		<-serve.Done()
+		return p.door.Listener.Close()
+	})
+	return g.Wait()
+}
+
+// open makes the parts, in the order in which they lean on each other. What it opened is closed again on an error.
+func (i *Instance) open(ctx context.Context) (p *parts, err error) {
+	c := i.cfg
+	dir := filepath.Join(c.StateDir, c.Processor.ApplicationID)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("state directory: %w", err)
+	}
+	reg, gatherer := registry(c.Registerer)
+	p = &parts{incarnation: uuid.NewString()}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, i.close(ctx, p))
+		}
+	}()
+	conf := layered.Config{
+		Dir: dir, MoveBytes: c.MoveBytes, MoveInterval: c.MoveInterval, Registerer: reg, Logger: i.log,
+	}
+	conf.MaxRecordBytes, conf.MemTableBytes = recordLimits(c.Processor.Kafka)
+	if p.stores, err = layered.Open(ctx, conf); err != nil {
+		return p, err
+	}
+	if p.processID, err = processID(dir); err != nil {
+		return p, err
+	}
+	lis, err := new(net.ListenConfig).Listen(ctx, "tcp", c.Listen)
+	if err != nil {
+		return p, fmt.Errorf("listen: %w", err)
+	}
+	p.door = &door{Listener: lis}
+	if p.endpoint, err = advertised(c.Listen, c.Advertise, lis.Addr()); err != nil {
+		return p, err
+	}
+	if p.runtime, err = processor.New(i.processorConfig(p, dir, reg), i.topology, p.stores, i.table); err != nil {
+		return p, err
+	}
+	if err := i.openQueries(p, reg, gatherer); err != nil {
+		return p, err
+	}
+	return p, nil
+}
+
+func (i *Instance) processorConfig(p *parts, dir string, reg prometheus.Registerer) processor.Config {
+	c := i.cfg.Processor
+	c.ProcessID, c.Incarnation, c.Endpoint = p.processID, p.incarnation, p.endpoint
+	c.EpochFile = filepath.Join(dir, epochFile)
+	c.Logger, c.Registerer = i.log, reg
+	told := c.Listener.StateChange
+	c.Listener.StateChange = func(from, to processor.State) {
+		if to == processor.Rebalancing || to == processor.Running {
+			i.observe(to)
+		}
+		if told != nil {
+			told(from, to)
+		}
+	}
+	return c
+}
+
+// openQueries makes what answers and asks.
+func (i *Instance) openQueries(p *parts, reg prometheus.Registerer, gatherer prometheus.Gatherer) error {
+	c := i.cfg
+	dial, err := i.clientTLS()
+	if err != nil {
+		return err
+	}
+	p.pool = client.NewPool(client.PoolConfig{TLS: dial, AllowInsecure: c.TLS.AllowPlaintext})
+	p.cache = remotecache.New(remotecache.Config{
+		TTL: c.CacheTTL, NegativeTTL: c.CacheNegativeTTL, MaxBytes: c.CacheBytes, Registerer: reg,
+	}, i.table)
+	conf := server.Config{
+		Application: c.Processor.ApplicationID, Instance: p.processID, Endpoint: p.endpoint,
+		Listener: p.door, AdminListen: c.AdminListen, AllowInsecure: c.TLS.AllowPlaintext,
+		MaxRequests: c.Limits.Requests, MaxScans: c.Limits.Scans, MaxBatchKeys: c.Limits.BatchKeys,
+		DefaultDeadline: c.Limits.Deadline, DefaultMaxStaleness: max(c.DefaultMaxStaleness, 0), DrainTimeout: c.ShutdownTimeout,
+		Logger: i.log, Registerer: reg, Gatherer: gatherer,
+	}
+	if c.TLS.enabled() {
+		conf.TLS = &server.TLS{
+			CertFile: c.TLS.CertFile, KeyFile: c.TLS.KeyFile, ClientCAFile: c.TLS.CAFile, MeshNames: c.TLS.MeshNames,
+			OptionalClientCert: c.TLS.OptionalClientCert,
+		}
+	}
+	deps := server.Deps{Stores: p.runtime, Peers: p.pool, Table: i.table, Cache: p.cache, Ready: i.ready, Status: i.status}
+	if p.server, err = server.New(conf, deps); err != nil {
+		return err
+	}
+	own := p.door.Addr()
+	p.client, err = client.New(client.Config{
+		Seeds: []string{p.endpoint}, Application: c.Processor.ApplicationID, TLS: dial, Logger: i.log,
+		// Whatever name this instance goes by outside, its own listener is the way in.
+		Dial: func(ctx context.Context, _ string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, own.Network(), reachable(own))
+		},
+	})
+	return err
+}
+
+// clientTLS is how this instance connects to its peers, nil for plain text.
+func (i *Instance) clientTLS() (*tls.Config, error) {
+	t := i.cfg.TLS
+	if !t.enabled() {
+		return nil, nil //nolint:nilnil // plain text has no configuration
+	}
+	src, err := certs.Load(certs.Files{CertFile: t.CertFile, KeyFile: t.KeyFile, CAFile: t.CAFile}, i.log)
+	if err != nil {
+		return nil, err
+	}
+	return src.Client(""), nil
+}
+
+// close closes what open has opened, the last first.
+func (i *Instance) close(ctx context.Context, p *parts) error {
+	begin := time.Now()
+	var errs []error
+	if p.client != nil {
+		errs = append(errs, p.client.Close())
+	}
+	if p.pool != nil {
+		errs = append(errs, p.pool.Close())
+	}
+	if p.door != nil {
+		if err := p.door.Listener.Close(); !errors.Is(err, net.ErrClosed) {
+			errs = append(errs, err)
+		}
+	}
+	if p.stores != nil {
+		errs = append(errs, p.stores.Close())
+		i.log.DebugContext(ctx, "stores closed", "took", time.Since(begin))
+	}
+	return errors.Join(errs...)
+}
+
+// recordLimits derive the stores' limits from the largest record that may be produced: an engine takes records of up to
+// about a tenth of its memtable. 0: the stores' defaults fit Kafka's.
+func recordLimits(k processor.KafkaConfig) (record, memtable int64) {
+	const overhead, least = 64, 8 << 20
+	if k.MaxRecordBytes == 0 {
+		return 0, 0
+	}
+	record = int64(k.MaxRecordBytes) - overhead
+	return record, max(least, 11*record)
+}
+
+// registry returns where metrics go and, if that can be asked, what shows them.
+func registry(given prometheus.Registerer) (prometheus.Registerer, prometheus.Gatherer) {
+	if given != nil {
+		g, _ := given.(prometheus.Gatherer)
+		return given, g
+	}
+	reg := prometheus.NewRegistry()
+	reg.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	return reg, reg
+}
+
+// reachable is an address that a listener can be dialled at from within its machine.
+func reachable(a net.Addr) string {
+	tcp, ok := a.(*net.TCPAddr)
+	if !ok || !tcp.IP.IsUnspecified() {
+		return a.String()
+	}
+	host := "127.0.0.1"
+	if tcp.IP.To4() == nil {
+		host = "::1"
+	}
+	_, port, err := net.SplitHostPort(a.String())
+	if err != nil {
+		return a.String()
+	}
+	return net.JoinHostPort(host, port)
+}
