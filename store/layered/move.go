@@ -200,7 +200,7 @@ func (tr *transfer) writes(number int) iter.Seq[engine.Write] {
 	return func(yield func(engine.Write) bool) {
 		stores := slices.DeleteFunc(slices.Clone(tr.view.stores), func(sv storeView) bool { return sv.engine != number })
 		slices.SortFunc(stores, func(a, b storeView) int { return int(a.id) - int(b.id) })
-		var buf []byte
+		buf := make([]byte, 0, 128) // not nil: an empty value is a value
 		for _, sv := range stores {
 			m := &merge{tick: tr.view.tick}
 			for _, l := range sv.layers {
