@@ -48,7 +48,10 @@ func describe(ctx context.Context, adm *kadm.Client, topics []string) (infos map
 	topics = slices.Compact(topics)
 	details, err := adm.ListTopics(ctx, topics...)
 	if err != nil {
-		return nil, nil, fmt.Errorf("describe %d topics: %w", len(topics), err)
+		return nil, nil, blame(ctx, "describe", topics, err, func(topic string) error {
+			_, err := adm.ListTopics(ctx, topic)
+			return err
+		})
 	}
 	var errs []error
 	for _, topic := range topics {
@@ -69,7 +72,10 @@ func describe(ctx context.Context, adm *kadm.Client, topics []string) (infos map
 func settings(ctx context.Context, adm *kadm.Client, topics []string, infos map[string]Info) (map[string]map[string]string, error) {
 	configs, err := adm.DescribeTopicConfigs(ctx, topics...)
 	if err != nil {
-		return nil, fmt.Errorf("describe the configuration of %d topics: %w", len(topics), err)
+		return nil, blame(ctx, "describe configuration", topics, err, func(topic string) error {
+			_, err := adm.DescribeTopicConfigs(ctx, topic)
+			return err
+		})
 	}
 	all := make(map[string]map[string]string, len(configs))
 	var errs []error
@@ -89,6 +95,23 @@ func settings(ctx context.Context, adm *kadm.Client, topics []string, infos map[
 		infos[rc.Name] = info
 	}
 	return all, errors.Join(errs...)
+}
+
+// blame finds out which topics a refusal is about: for many topics the client library reports it without their names.
+func blame(ctx context.Context, operation string, topics []string, err error, ask func(topic string) error) error {
+	if _, refused := errors.AsType[*kadm.AuthError](err); !refused || ctx.Err() != nil {
+		return fmt.Errorf("%s %d topics: %w", operation, len(topics), err)
+	}
+	var errs []error
+	for _, topic := range topics {
+		if err := ask(topic); err != nil {
+			errs = append(errs, &RequestError{Topic: topic, Operation: operation, Err: err})
+		}
+	}
+	if len(errs) == 0 { // allowed meanwhile
+		return fmt.Errorf("%s %d topics: %w", operation, len(topics), err)
+	}
+	return errors.Join(errs...)
 }
 
 // maxMillis is the largest count of milliseconds that a time.Duration holds.

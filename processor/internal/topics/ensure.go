@@ -127,7 +127,7 @@ func Ensure(ctx context.Context, adm *kadm.Client, want []Internal) (map[string]
 // confirmLost asks a few times before it calls a topic lost: a broker that has just started may not have heard of
 // every topic yet. It returns what is still missing and may be created.
 func confirmLost(ctx context.Context, adm *kadm.Client, want []Internal, missing []string) ([]string, error) {
-	const asks, pause = 5, 200 * time.Millisecond
+	const asks, pause = 5, 400 * time.Millisecond // the client keeps an answer for 250ms
 	for ask := 0; ; ask++ {
 		var lost []error
 		for _, w := range want {
