@@ -138,6 +138,18 @@ func (s *Source) current() material {
 	if time.Since(s.checked) < checkInterval {
 		return s.cur
 	}
+	return s.check()
+}
+
+// CheckNow looks at the files at once, whenever the last look was.
+func (s *Source) CheckNow() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.check()
+}
+
+// check looks at the files. Called with mu held.
+func (s *Source) check() material {
 	s.checked = time.Now()
 	now := stamp(s.files)
 	if now == s.stamp || now == s.broken {
