@@ -131,12 +131,11 @@ func (l *leader) heldBudget(size Size) int {
 	return min(max(SizeLimit-size.Total()+held, 0)/2/max(len(processes), 1), maxHeldBudget)
 }
 
-// shrink leaves out what a group too big can do without: first what members report of held state (from their next join
-// on), then warm-ups and standbys, then what is only advice.
+// shrink leaves out what a group too big can do without: warm-ups and standbys, then what is only advice. Held state is
+// what comes first, but what members sent cannot be taken back: heldBudget has them send less from the next join on.
 func shrink(assignments []Assignment) {
 	for m := range assignments {
 		a := &assignments[m]
-		a.HeldBudget = 0
 		a.Standby = nil
 		a.Incoming = nil
 		for i := range a.Problems {

@@ -16,6 +16,7 @@ import (
 	"github.com/statemesh/statemesh/store"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
 const testGroup = "flights"
@@ -80,14 +81,6 @@ func newCluster(t *testing.T, partitions int, opts ...kfake.Opt) *kfake.Cluster 
 	return c
 }
 
-func (w *world) opts(more ...kgo.Opt) []kgo.Opt {
-	opts := []kgo.Opt{kgo.SeedBrokers(w.brokers...)}
-	if w.dial != nil {
-		opts = append(opts, kgo.Dialer(w.dial))
-	}
-	return append(opts, more...)
-}
-
 func (w *world) fail(format string, args ...any) {
 	w.errs = append(w.errs, fmt.Errorf(format, args...))
 }
@@ -118,6 +111,10 @@ type process struct {
 	shape    Shape
 	endpoint string
 	held     []Held
+	corrupt  func(*kmsg.ConsumerMemberMetadata) // what it sends at joins
+	letGo    func(map[string][]int32)           // runs before a revoke is done
+	cut      func()                             // of its network; nil without one of its own
+	dial     func(ctx context.Context, network, addr string) (net.Conn, error)
 	stop     context.CancelFunc
 	done     chan struct{}
 }
@@ -140,17 +137,47 @@ func withDir(dir string) processOpt             { return func(p *process) { p.di
 func withShape(s Shape) processOpt              { return func(p *process) { p.shape = s } }
 func withEndpoint(e string) processOpt          { return func(p *process) { p.endpoint = e } }
 func withHeld(h ...Held) processOpt             { return func(p *process) { p.held = h } }
-func withIncarnation(in string) processOpt      { return func(p *process) { p.in = in } }
+func withLetGo(fn func(map[string][]int32)) processOpt {
+	return func(p *process) { p.letGo = fn }
+}
+func withCorrupt(fn func(*kmsg.ConsumerMemberMetadata)) processOpt {
+	return func(p *process) { p.corrupt = fn }
+}
+func withIncarnation(in string) processOpt { return func(p *process) { p.in = in } }
+
+// opts are those of all clients of the process.
+func (p *process) opts(more ...kgo.Opt) []kgo.Opt {
+	opts := []kgo.Opt{kgo.SeedBrokers(p.w.brokers...)}
+	if p.dial != nil {
+		opts = append(opts, kgo.Dialer(p.dial))
+	}
+	return append(opts, more...)
+}
+
+// corrupted is a balancer of another version, or worse.
+type corrupted struct {
+	*Balancer
+	change func(*kmsg.ConsumerMemberMetadata)
+}
+
+func (c *corrupted) JoinGroupMetadata(topics []string, current map[string][]int32, generation int32) []byte {
+	var meta kmsg.ConsumerMemberMetadata
+	if err := meta.ReadFrom(c.Balancer.JoinGroupMetadata(topics, current, generation)); err != nil {
+		return nil
+	}
+	c.change(&meta)
+	return meta.AppendTo(nil)
+}
 
 // start starts a process with n threads, that leaves when stopped.
 func (w *world) start(id string, n int, opts ...processOpt) *process {
 	w.t.Helper()
 	p := &process{w: w, id: id, in: id + "-1", dir: w.t.TempDir(), table: router.NewTable(), shape: w.shape,
-		endpoint: id + ".example:7070", done: make(chan struct{})}
+		endpoint: id + ".example:7070", dial: w.dial, done: make(chan struct{})}
 	for _, o := range opts {
 		o(p)
 	}
-	admin, err := kgo.NewClient(w.opts()...)
+	admin, err := kgo.NewClient(p.opts()...)
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -199,11 +226,21 @@ func (w *world) startThread(p *process, i int, log *slog.Logger) *thread {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	th.cl, err = kgo.NewClient(w.opts(
-		kgo.ConsumerGroup(testGroup), kgo.ConsumeTopics("flights", "planes", "weather"), kgo.Balancers(bal),
+	var b kgo.GroupBalancer = bal
+	if p.corrupt != nil {
+		b = &corrupted{Balancer: bal, change: p.corrupt}
+	}
+	th.cl, err = kgo.NewClient(p.opts(
+		kgo.ConsumerGroup(testGroup), kgo.ConsumeTopics("flights", "planes", "weather"), kgo.Balancers(b),
+		kgo.DisableAutoCommit(), // its goroutine waits on a plain mutex during joins, which stops the time of a bubble
 		kgo.HeartbeatInterval(100*time.Millisecond), kgo.SessionTimeout(6*time.Second),
 		kgo.OnPartitionsAssigned(func(_ context.Context, _ *kgo.Client, m map[string][]int32) { th.assigned(m) }),
-		kgo.OnPartitionsRevoked(func(_ context.Context, _ *kgo.Client, m map[string][]int32) { th.gone(m) }),
+		kgo.OnPartitionsRevoked(func(_ context.Context, _ *kgo.Client, m map[string][]int32) {
+			if p.letGo != nil && len(m) > 0 {
+				p.letGo(m)
+			}
+			th.gone(m)
+		}),
 		kgo.OnPartitionsLost(func(_ context.Context, _ *kgo.Client, m map[string][]int32) { th.gone(m) }),
 	)...)
 	if err != nil {
@@ -284,13 +321,17 @@ func (p *process) leave() {
 	p.stop()
 }
 
-// kill ends the process without a word to the group: its connections are cut and what it still does is undone.
-func (p *process) vanish(cut func()) {
-	cut()
-	for _, th := range p.threads {
-		th.cl.Close()
+// vanish ends the process without a word to the group: first its network is cut, then what is left of it goes.
+func (p *process) vanish() {
+	p.cut()
+	p.w.mu.Lock()
+	for tp, owner := range p.w.owners {
+		if slices.ContainsFunc(p.threads, func(th *thread) bool { return th.txn == owner }) {
+			delete(p.w.owners, tp)
+		}
 	}
-	p.stop()
+	p.w.mu.Unlock()
+	p.leave()
 }
 
 // settled waits until every process of ps has published one and the same map, in which all tasks have an owner among ps
