@@ -79,14 +79,14 @@ func (b *stateBox) become(to State) bool {
 	return true
 }
 
-// wait returns when the state is want, or with an error once it cannot be any more.
-func (b *stateBox) wait(ctx context.Context, want State) error {
+// wait returns when ok says so of the state, or with an error once want cannot come any more.
+func (b *stateBox) wait(ctx context.Context, want State, ok func(State) bool) error {
 	for {
 		b.mu.Lock()
 		state, changed := b.state, b.changed
 		b.mu.Unlock()
 		switch {
-		case state == want:
+		case ok(state):
 			return nil
 		case !canReach(state, want):
 			return fmt.Errorf("instance state %s: %s cannot follow", state, want)

@@ -13,7 +13,14 @@ import (
 func (i *Instance) State() State { return i.state.get() }
 
 // WaitState returns nil once the instance is in state want, and an error when ctx ends or want cannot come any more.
-func (i *Instance) WaitState(ctx context.Context, want State) error { return i.state.wait(ctx, want) }
+func (i *Instance) WaitState(ctx context.Context, want State) error {
+	return i.state.wait(ctx, want, func(s State) bool { return s == want })
+}
+
+// WaitOpen returns nil once state directory and listener are open, so that ID and Endpoint are known.
+func (i *Instance) WaitOpen(ctx context.Context) error {
+	return i.state.wait(ctx, Rebalancing, func(s State) bool { return s == Rebalancing || s == Serving })
+}
 
 // Endpoint is "host:port" as peers and clients dial this instance; empty before its listener is open.
 func (i *Instance) Endpoint() string {

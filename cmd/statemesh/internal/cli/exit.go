@@ -9,7 +9,9 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kerr"
 
+	"github.com/statemesh/statemesh/client"
 	"github.com/statemesh/statemesh/cmd/statemesh/internal/configfile"
+	"github.com/statemesh/statemesh/proto/wire"
 	"github.com/statemesh/statemesh/store"
 )
 
@@ -76,6 +78,7 @@ func codeOf(err error) int {
 		{exitLocal, is(store.ErrLocked, syscall.EADDRINUSE, syscall.ENOSPC, syscall.EROFS, fs.ErrPermission)},
 		{exitDenied, denied},
 		{exitInterrupted, is(context.Canceled)},
+		{exitUnavailable, is(client.ErrNoMap, wire.ErrUnreachable)},
 		{exitTimeout, is(context.DeadlineExceeded)},
 		{exitUnavailable, is(store.ErrNotReady, store.ErrNoReplica, store.ErrMoved, store.ErrOverloaded, store.ErrShuttingDown, store.ErrClosed)},
 		{exitUnavailable, as[*net.OpError]},

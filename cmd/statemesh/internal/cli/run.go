@@ -65,8 +65,15 @@ queries for any key from any instance.`,
 		&cobra.Group{ID: groupTry, Title: "Try:"},
 	)
 	root.AddCommand(
-		newBrokerCommand(),
+		newServeCommand(p),
 		newConfigCommand(p),
+		newGetCommand(p),
+		newMultiGetCommand(p),
+		newScanCommand(p),
+		newStoresCommand(p),
+		newInstancesCommand(p),
+		newOwnerCommand(p),
+		newBrokerCommand(),
 		newProduceCommand(p),
 		newVersionCommand(p),
 	)

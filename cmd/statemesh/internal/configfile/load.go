@@ -1,6 +1,7 @@
 package configfile
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -46,21 +47,46 @@ type Loaded struct {
 
 // Log says how to log.
 type Log struct {
-	// Level is debug, info, warn or error; Format is text or json.
-	Level, Format string
+	// Level and KafkaLevel are debug, info, warn or error; Format is text or json.
+	Level, KafkaLevel, Format string
 }
 
-// Logger writes to w as the configuration says.
-func (l Log) Logger(w io.Writer) *slog.Logger {
-	var level slog.Level
-	if err := level.UnmarshalText([]byte(l.Level)); err != nil {
-		level = slog.LevelInfo
-	}
+// Loggers write to w as the configuration says: one for the instance, one for what the Kafka client says.
+func (l Log) Loggers(w io.Writer) (instance, kafka *slog.Logger) {
+	level := new(slog.LevelVar)
 	opts := &slog.HandlerOptions{Level: level}
+	var h slog.Handler = slog.NewTextHandler(w, opts)
 	if l.Format == "json" {
-		return slog.New(slog.NewJSONHandler(w, opts))
+		h = slog.NewJSONHandler(w, opts)
 	}
-	return slog.New(slog.NewTextHandler(w, opts))
+	own, client := parseLevel(l.Level), parseLevel(l.KafkaLevel)
+	level.Set(min(own, client))
+	return slog.New(atLeast{h, own}), slog.New(atLeast{h, client}).With("from", "kafka client")
+}
+
+func parseLevel(s string) slog.Level {
+	var level slog.Level
+	if err := level.UnmarshalText([]byte(s)); err != nil {
+		return slog.LevelInfo // the table of settings admits nothing else
+	}
+	return level
+}
+
+// atLeast drops what is less important than a level.
+type atLeast struct {
+	slog.Handler
+
+	level slog.Level
+}
+
+func (h atLeast) Enabled(_ context.Context, l slog.Level) bool { return l >= h.level }
+
+func (h atLeast) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return atLeast{h.Handler.WithAttrs(attrs), h.level}
+}
+
+func (h atLeast) WithGroup(name string) slog.Handler {
+	return atLeast{h.Handler.WithGroup(name), h.level}
 }
 
 // Load reads a source. What is wrong is returned as [Problems], all of it.
@@ -123,7 +149,7 @@ func newDraft() *draft {
 	return &draft{
 		protocol: plaintext, reset: earliest, deserialization: handlerFail, processing: handlerFail,
 		clientAuth: required,
-		log:        Log{Level: "info", Format: "text"},
+		log:        Log{Level: "info", KafkaLevel: "warn", Format: "text"},
 	}
 }
 

@@ -205,6 +205,8 @@ func logging() Section {
 	return Section{"Logging", []Setting{
 		choice("log.level", "info", func(d *draft) *string { return &d.log.Level },
 			[]string{"debug", "info", "warn", "error"}, "Least important level that is logged, to standard error."),
+		choice("log.kafka.level", "warn", func(d *draft) *string { return &d.log.KafkaLevel },
+			[]string{"debug", "info", "warn", "error"}, "The same for what the Kafka client says, which at info is several lines per commit."),
 		choice("log.format", "text", func(d *draft) *string { return &d.log.Format },
 			[]string{"text", "json"}, "Form of the log."),
 	}}

@@ -48,8 +48,6 @@ func Produce(ctx context.Context, t Target, rows iter.Seq2[Row, error]) (Stats, 
 	if err != nil {
 		return Stats{}, err
 	}
-	// Whoever waits for this sees nothing happen while the brokers are away: give up in time to say so.
-	opts = append(opts, kgo.RecordDeliveryTimeout(t.Kafka.WithDefaults().RetryTimeout))
 	cl, err := kgo.NewClient(opts...)
 	if err != nil {
 		return Stats{}, fmt.Errorf("produce to %s: %w", t.Topic, err)
@@ -61,8 +59,16 @@ func Produce(ctx context.Context, t Target, rows iter.Seq2[Row, error]) (Stats, 
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 
+	// The client would wait for ever for brokers that went away. Its own limit counts from the record's timestamp, which
+	// here is the event's.
+	patience := t.Kafka.WithDefaults().RetryTimeout
+	stalled := time.AfterFunc(patience, func() {
+		cancel(fmt.Errorf("produce to %s: brokers %s acknowledged nothing for %s", t.Topic, strings.Join(t.Kafka.Brokers, ", "), patience))
+	})
+	defer stalled.Stop()
+
 	begin := time.Now()
-	var records, keyless atomic.Int64
+	var records, keyless, sending atomic.Int64
 	var sent sync.WaitGroup
 	limit := newPacer(t.Rate)
 	for row, err := range rows {
@@ -70,17 +76,23 @@ func Produce(ctx context.Context, t Target, rows iter.Seq2[Row, error]) (Stats, 
 			cancel(err)
 			break
 		}
-		if err := limit.wait(ctx); err != nil {
+		if limit.wait(ctx) != nil {
 			break
+		}
+		if sending.Load() == 0 {
+			stalled.Reset(patience) // nothing is due: the wait was ours
 		}
 		rec := &kgo.Record{Topic: t.Topic, Key: row.Key, Value: row.Value, Timestamp: row.Timestamp}
 		sent.Add(1)
+		sending.Add(1)
 		cl.Produce(ctx, rec, func(_ *kgo.Record, err error) {
 			defer sent.Done()
+			sending.Add(-1)
 			if err != nil {
 				cancel(fmt.Errorf("produce to %s: line %d: %w", t.Topic, row.Line, err))
 				return
 			}
+			stalled.Reset(patience)
 			records.Add(1)
 			if row.Key == nil {
 				keyless.Add(1)

@@ -1,0 +1,111 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/statemesh/statemesh/client"
+	"github.com/statemesh/statemesh/internal/certs"
+)
+
+// askFlags say whom to ask, and how.
+type askFlags struct {
+	addrs             []string
+	timeout           time.Duration
+	app               string
+	caFile            string
+	certFile, keyFile string
+	plaintext         bool
+}
+
+const defaultAddr = "127.0.0.1:7070"
+
+func (a *askFlags) add(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.StringSliceVarP(&a.addrs, "addr", "a", nil, "instances to ask, host:port; one: that instance itself; several: any of them tells who owns what (STATEMESH_ADDR; default "+defaultAddr+")")
+	f.DurationVar(&a.timeout, "timeout", 10*time.Second, "time for the whole command")
+	f.StringVar(&a.app, "application", "", "application id the instances must have (default any)")
+	f.StringVar(&a.caFile, "tls-ca", "", "PEM file with the authorities of the instances' certificates; turns TLS on")
+	f.StringVar(&a.certFile, "tls-cert", "", "PEM file with a certificate to show")
+	f.StringVar(&a.keyFile, "tls-key", "", "PEM file with its key")
+	f.BoolVar(&a.plaintext, "plaintext", false, "connect without TLS beyond this machine: anybody on the way can read and change it")
+	outputFlag(cmd)
+}
+
+// run connects, gives the command its time, and lets it ask.
+func (a *askFlags) run(cmd *cobra.Command, p Process, ask func(ctx context.Context, s *session) error) error {
+	if len(a.addrs) == 0 {
+		a.addrs = strings.FieldsFunc(lookupEnv(p.Env, "STATEMESH_ADDR"), func(r rune) bool { return r == ',' })
+	}
+	if len(a.addrs) == 0 {
+		a.addrs = []string{defaultAddr}
+	}
+	if a.timeout <= 0 {
+		return usageError{fmt.Errorf("--timeout %s: want more than 0", a.timeout)}
+	}
+	conf := client.Config{Seeds: a.addrs, Application: a.app, AllowInsecure: a.plaintext, Timeout: a.timeout}
+	if a.caFile != "" || a.certFile != "" || a.keyFile != "" {
+		if a.plaintext {
+			return usageError{errors.New("--plaintext contradicts --tls-*")}
+		}
+		src, err := certs.Load(certs.Files{CertFile: a.certFile, KeyFile: a.keyFile, CAFile: a.caFile}, nil)
+		if err != nil {
+			return usageError{err}
+		}
+		conf.TLS = src.Client("")
+	}
+	cl, err := client.New(conf)
+	if err != nil {
+		return usageError{err}
+	}
+	defer cl.Close()
+	ctx, cancel := context.WithTimeout(cmd.Context(), a.timeout)
+	defer cancel()
+	s := &session{Client: cl}
+	if len(a.addrs) == 1 {
+		s.opts = append(s.opts, client.Via(a.addrs[0]))
+	}
+	return ask(ctx, s)
+}
+
+// session is a connected client with the options of every read.
+type session struct {
+	*client.Client
+
+	opts []client.Option
+}
+
+// readFlags are what the caller of a read insists on.
+type readFlags struct {
+	staleness           time.Duration
+	noCache, onlyActive bool
+}
+
+func (r *readFlags) add(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.DurationVar(&r.staleness, "max-staleness", 0, "oldest answer accepted, at least 1ms (default as the instance is configured)")
+	f.BoolVar(&r.noCache, "no-cache", false, "accept no answer out of an instance's remote cache")
+	f.BoolVar(&r.onlyActive, "only-active", false, "accept the owner's answer alone")
+}
+
+func (r *readFlags) apply(s *session) error {
+	switch {
+	case r.staleness == 0:
+	case r.staleness < time.Millisecond:
+		return usageError{fmt.Errorf("--max-staleness %s: want at least 1ms", r.staleness)}
+	default:
+		s.opts = append(s.opts, client.MaxStaleness(r.staleness))
+	}
+	if r.noCache {
+		s.opts = append(s.opts, client.NoCache())
+	}
+	if r.onlyActive {
+		s.opts = append(s.opts, client.OnlyActive())
+	}
+	return nil
+}

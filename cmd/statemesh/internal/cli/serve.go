@@ -1,0 +1,104 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"sync"
+
+	"github.com/spf13/cobra"
+
+	"github.com/statemesh/statemesh"
+)
+
+// serveEvent is a line of `statemesh serve -o json`: what a program that starts instances needs to know.
+type serveEvent struct {
+	Event       string `json:"event"` // "listening", "serving", "stopped"
+	Application string `json:"application"`
+	Instance    string `json:"instance"`
+	Endpoint    string `json:"endpoint"`
+	PID         int    `json:"pid"`
+}
+
+func newServeCommand(p Process) *cobra.Command {
+	var file string
+	var sets []string
+	cmd := &cobra.Command{
+		Use:     "serve",
+		GroupID: groupRun,
+		Short:   "Run an instance: process, keep state, answer queries",
+		Long: `Run one instance of an application until SIGTERM or SIGINT. It then drains its queries, commits, leaves the
+group, closes its stores and exits with 0. A second signal ends it at once.`,
+		Example: `  statemesh serve -c mesh.yaml
+  statemesh serve -c mesh.yaml --set listen=127.0.0.1:7071 --set state.dir=./state-2`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			out, err := newPrinter(cmd)
+			if err != nil {
+				return err
+			}
+			l, err := loadConfig(file, p.Env, sets)
+			if err != nil {
+				return err
+			}
+			l.Config.Logger, l.Config.Processor.Kafka.Logger = l.Log.Loggers(cmd.ErrOrStderr())
+			inst, err := statemesh.New(l.Config)
+			if err != nil {
+				return err
+			}
+			return serve(cmd.Context(), inst, l.Config.Processor.ApplicationID, out)
+		},
+	}
+	cmd.Flags().StringVarP(&file, "config", "c", "", "configuration file (STATEMESH_CONFIG)")
+	cmd.Flags().StringArrayVar(&sets, "set", nil, "setting as key=value, above file and environment; may be repeated")
+	outputFlag(cmd)
+	cmd.PreRun = func(*cobra.Command, []string) {
+		if file == "" {
+			file = lookupEnv(p.Env, "STATEMESH_CONFIG")
+		}
+	}
+	return cmd
+}
+
+// serve runs the instance and reports its life on standard output.
+func serve(ctx context.Context, inst *statemesh.Instance, app string, out *printer) error {
+	report := func(event, text string) error {
+		e := serveEvent{Event: event, Application: app, Instance: inst.ID(), Endpoint: inst.Endpoint(), PID: os.Getpid()}
+		if err := out.row(e, fmt.Sprintf("%s: %s %s", app, text, e.Endpoint)); err != nil {
+			return err
+		}
+		return out.flush()
+	}
+	var wg sync.WaitGroup
+	watch, cancel := context.WithCancel(ctx)
+	wg.Go(func() {
+		// What cannot be reported is not worth ending an instance for: the reader has gone.
+		if inst.WaitOpen(watch) == nil && report("listening", "listening at") == nil && inst.WaitState(watch, statemesh.Serving) == nil {
+			_ = report("serving", "serving at")
+		}
+	})
+	err := inst.Run(ctx)
+	cancel()
+	wg.Wait()
+	if err != nil {
+		return err
+	}
+	return report("stopped", "stopped, was at")
+}
+
+// lookupEnv returns the value of a variable, empty when there is none.
+func lookupEnv(env []string, name string) string {
+	for i := len(env) - 1; i >= 0; i-- {
+		if v, ok := cutVar(env[i], name); ok {
+			return v
+		}
+	}
+	return ""
+}
+
+func cutVar(kv, name string) (string, bool) {
+	if len(kv) > len(name) && kv[len(name)] == '=' && kv[:len(name)] == name {
+		return kv[len(name)+1:], true
+	}
+	return "", false
+}
