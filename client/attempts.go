@@ -53,9 +53,11 @@ func (c *Client) deadline(ctx context.Context) (context.Context, context.CancelF
 
 // topology returns the map for the next attempt.
 func (a *attempts) topology(ctx context.Context) (*router.Snapshot, error) {
-	s, err := a.c.topology(ctx, a.force, a.tried)
+	if !a.force {
+		return a.c.known(ctx)
+	}
 	a.force = false
-	return s, err
+	return a.c.newest(ctx, a.tried)
 }
 
 // target says whom to ask for partition p: who was named, the owner, a standby, or, when none of these can be reached,

@@ -58,7 +58,7 @@ func (c Config) withDefaults() Config {
 }
 
 // validate reports all problems at once.
-func (c *Config) validate() error {
+func (c Config) validate() error {
 	var errs []error
 	if len(c.Seeds) == 0 {
 		errs = append(errs, errors.New("seeds: none"))

@@ -72,10 +72,10 @@ type member struct {
 	age      time.Duration
 }
 
-func newMesh(t testing.TB, partitions int32, ids ...string) *mesh {
-	t.Helper()
+func newMesh(tb testing.TB, partitions int32, ids ...string) *mesh {
+	tb.Helper()
 	m := &mesh{
-		t: t, partitions: partitions, epoch: 1, members: map[string]*member{}, owner: map[store.Partition]string{},
+		t: tb, partitions: partitions, epoch: 1, members: map[string]*member{}, owner: map[store.Partition]string{},
 		data: map[store.Partition]map[string]string{}, hosts: map[string]*bufconn.Listener{}, dials: map[string]int{},
 		changed: make(chan struct{}), appName: "app", rowsPer: 3,
 	}
@@ -86,7 +86,7 @@ func newMesh(t testing.TB, partitions int32, ids ...string) *mesh {
 	for _, id := range ids {
 		m.start(id)
 	}
-	t.Cleanup(func() {
+	tb.Cleanup(func() {
 		for _, id := range ids {
 			m.stop(id)
 		}
@@ -215,63 +215,6 @@ func (m *mesh) dialed(id string) int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.dials[id+":1"]
-}
-
-func (mb *member) on(f func(ctx context.Context, what string) error) { mb.hook.Store(&f) }
-
-func (m *mesh) snapshot() (router.Data, <-chan struct{}) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	d := router.Data{
-		Application: m.appName, Epoch: m.epoch,
-		Stores: []router.StoreInfo{{Name: counts, Kind: store.KindTimestampedKeyValue, Partitions: m.partitions, KeyFormat: "string"}},
-	}
-	for _, id := range slices.Sorted(maps.Keys(m.members)) {
-		in := router.Instance{ID: id, Incarnation: "1", Endpoint: m.members[id].endpoint}
-		for p, o := range m.owner {
-			if o == id {
-				in.Active = append(in.Active, store.TaskID{Partition: p})
-			}
-		}
-		d.Instances = append(d.Instances, in)
-	}
-	return d, m.changed
-}
-
-// place says who answers for p when this member is asked.
-func (mb *member) place(p store.Partition) (answerer string, epoch router.Epoch, err error) {
-	mb.m.mu.Lock()
-	defer mb.m.mu.Unlock()
-	if p < 0 || int32(p) >= mb.m.partitions {
-		return "", 0, &store.InvalidRequestError{Field: "partition", Reason: "out of range"}
-	}
-	owner := mb.m.owner[p]
-	if owner == mb.id || mb.forward.Load() {
-		return owner, mb.m.epoch, nil
-	}
-	return "", 0, &store.MovedError{Store: counts, Partition: p, Instance: owner, Endpoint: owner + ":1", Epoch: int64(mb.m.epoch)}
-}
-
-func (mb *member) enter(ctx context.Context, what string, name string) error {
-	mb.calls.Add(1)
-	if h := mb.hook.Load(); h != nil {
-		if err := (*h)(ctx, what); err != nil {
-			return err
-		}
-	}
-	if store.Name(name) != counts {
-		return &store.UnknownStoreError{Store: store.Name(name), Known: []store.Name{counts}}
-	}
-	return nil
-}
-
-func (mb *member) answer(p store.Partition, owner string, epoch router.Epoch) wire.Answer {
-	pos := store.Position{}
-	pos.Set("in", p, 41)
-	return wire.Answer{
-		Partition: p, Epoch: epoch, Instance: owner, Endpoint: owner + ":1",
-		Facts: store.Facts{Role: store.RoleActive, Sequence: 9, Position: pos, Age: mb.age},
-	}
 }
 
 func (mb *member) Get(ctx context.Context, req *statemeshv1.GetRequest) (*statemeshv1.GetResponse, error) {
@@ -420,26 +363,6 @@ func inScan(req *statemeshv1.ScanRequest, key []byte) bool {
 	return c > 0
 }
 
-func (mb *member) metadata() (*statemeshv1.MetadataSnapshot, <-chan struct{}, error) {
-	mb.maps.Add(1)
-	if mb.m.noMap {
-		return nil, nil, &store.NotReadyError{Reason: "no metadata yet", RetryAfter: 50 * time.Millisecond}
-	}
-	d, changed := mb.m.snapshot()
-	if mb.view != nil {
-		d.Epoch = 1
-		for i := range d.Instances {
-			d.Instances[i].Active = nil
-			for p, o := range mb.view {
-				if o == d.Instances[i].ID {
-					d.Instances[i].Active = append(d.Instances[i].Active, store.TaskID{Partition: p})
-				}
-			}
-		}
-	}
-	return wire.FromData(d), changed, nil
-}
-
 func (mb *member) Watch(req *statemeshv1.WatchRequest, st grpc.ServerStreamingServer[statemeshv1.WatchResponse]) error {
 	if mb.m.noWatch {
 		return mb.UnimplementedMetadataServiceServer.Watch(req, st)
@@ -489,4 +412,81 @@ func (m *mesh) fill(n int) map[string]string {
 		want[k] = v
 	}
 	return want
+}
+
+func (mb *member) on(f func(ctx context.Context, what string) error) { mb.hook.Store(&f) }
+
+func (m *mesh) snapshot() (router.Data, <-chan struct{}) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	d := router.Data{
+		Application: m.appName, Epoch: m.epoch,
+		Stores: []router.StoreInfo{{Name: counts, Kind: store.KindTimestampedKeyValue, Partitions: m.partitions, KeyFormat: "string"}},
+	}
+	for _, id := range slices.Sorted(maps.Keys(m.members)) {
+		in := router.Instance{ID: id, Incarnation: "1", Endpoint: m.members[id].endpoint}
+		for p, o := range m.owner {
+			if o == id {
+				in.Active = append(in.Active, store.TaskID{Partition: p})
+			}
+		}
+		d.Instances = append(d.Instances, in)
+	}
+	return d, m.changed
+}
+
+// place says who answers for p when this member is asked.
+func (mb *member) place(p store.Partition) (answerer string, epoch router.Epoch, err error) {
+	mb.m.mu.Lock()
+	defer mb.m.mu.Unlock()
+	if p < 0 || int32(p) >= mb.m.partitions {
+		return "", 0, &store.InvalidRequestError{Field: "partition", Reason: "out of range"}
+	}
+	owner := mb.m.owner[p]
+	if owner == mb.id || mb.forward.Load() {
+		return owner, mb.m.epoch, nil
+	}
+	return "", 0, &store.MovedError{Store: counts, Partition: p, Instance: owner, Endpoint: owner + ":1", Epoch: int64(mb.m.epoch)}
+}
+
+func (mb *member) enter(ctx context.Context, what string, name string) error {
+	mb.calls.Add(1)
+	if h := mb.hook.Load(); h != nil {
+		if err := (*h)(ctx, what); err != nil {
+			return err
+		}
+	}
+	if store.Name(name) != counts {
+		return &store.UnknownStoreError{Store: store.Name(name), Known: []store.Name{counts}}
+	}
+	return nil
+}
+
+func (mb *member) answer(p store.Partition, owner string, epoch router.Epoch) wire.Answer {
+	pos := store.Position{}
+	pos.Set("in", p, 41)
+	return wire.Answer{
+		Partition: p, Epoch: epoch, Instance: owner, Endpoint: owner + ":1",
+		Facts: store.Facts{Role: store.RoleActive, Sequence: 9, Position: pos, Age: mb.age},
+	}
+}
+
+func (mb *member) metadata() (*statemeshv1.MetadataSnapshot, <-chan struct{}, error) {
+	mb.maps.Add(1)
+	if mb.m.noMap {
+		return nil, nil, &store.NotReadyError{Reason: "no metadata yet", RetryAfter: 50 * time.Millisecond}
+	}
+	d, changed := mb.m.snapshot()
+	if mb.view != nil {
+		d.Epoch = 1
+		for i := range d.Instances {
+			d.Instances[i].Active = nil
+			for p, o := range mb.view {
+				if o == d.Instances[i].ID {
+					d.Instances[i].Active = append(d.Instances[i].Active, store.TaskID{Partition: p})
+				}
+			}
+		}
+	}
+	return wire.FromData(d), changed, nil
 }

@@ -89,7 +89,7 @@ func (c *Client) Owner(ctx context.Context, name store.Name, key []byte) (Owner,
 // Run follows the map until ctx ends, so that calls of this client start with the newest one. It returns nil. While
 // nobody can be reached it goes on trying, with growing waits.
 func (c *Client) Run(ctx context.Context) error {
-	for range c.Watch(ctx) { //nolint:revive // empty-block: Watch itself puts what it sees into the table
+	for range c.Watch(ctx) { // Watch itself puts what it sees into the table
 	}
 	return nil
 }

@@ -59,7 +59,7 @@ func (c *Client) Scan(ctx context.Context, name store.Name, q ScanQuery, opts ..
 		}
 		for n := int64(0); q.Limit == 0 || n < q.Limit; n++ {
 			seg, err := s.least(ctx)
-			if ctx.Err() != nil && err == nil { // what has arrived already would still flow
+			if seg != nil && ctx.Err() != nil { // what has arrived already would still flow
 				err = &CallError{Op: "scan", Store: name, Attempts: 1, Err: context.Cause(ctx)}
 			}
 			if err != nil {

@@ -268,7 +268,10 @@ func TestScanAbandoned(t *testing.T) {
 		c := m.client(nil)
 		for range 100 {
 			n := 0
-			for range c.Scan(t.Context(), counts, ScanQuery{}) {
+			for _, err := range c.Scan(t.Context(), counts, ScanQuery{}) {
+				if err != nil {
+					t.Fatal(err)
+				}
 				if n++; n == 2 {
 					break
 				}

@@ -173,10 +173,10 @@ func (g *segment) receive(ctx context.Context) error {
 		// The rows cannot be taken back, and nobody could go on behind them.
 		return fmt.Errorf("%w: scan: rows without a resume token", wire.ErrMalformed)
 	}
-	if m.End == nil {
-		return nil
+	if end := m.GetEnd(); end != nil {
+		return g.ended(end.GetReason())
 	}
-	return g.ended(m.GetEnd().GetReason())
+	return nil
 }
 
 // ended acts on the last message of a stream.

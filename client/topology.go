@@ -21,35 +21,47 @@ import (
 // learnTimeout is how long one instance may take to hand out the map before the next is asked.
 const learnTimeout = time.Second
 
-// topology returns the map to route by. It asks for a newer one when there is none, when force says that the present one
-// failed the caller, or when an answer mentioned a higher epoch and nobody follows the map. Who is in avoid is asked last.
-func (c *Client) topology(ctx context.Context, force bool, avoid []store.Candidate) (*router.Snapshot, error) {
+// known returns the map to route by: the present one, or, when an answer mentioned a higher epoch and nobody follows the
+// map, one that is asked for. The old map does no harm, because an instance forwards what it is wrongly asked: so one caller
+// asks, and the others go on.
+func (c *Client) known(ctx context.Context) (*router.Snapshot, error) {
 	s, attempt := c.table.Load(), c.learnings.Load()
-	if s != nil && !force {
-		if int64(s.Epoch()) >= c.wanted.Load() || c.following.Load() > 0 {
-			return s, nil
-		}
-		// The old map does no harm, an instance forwards what it is wrongly asked: one caller refreshes, others go on.
-		select {
-		case c.learning <- struct{}{}:
-		default:
-			return s, nil
-		}
-	} else {
-		select {
-		case c.learning <- struct{}{}:
-		case <-ctx.Done():
-			return nil, context.Cause(ctx)
-		}
+	switch {
+	case s == nil:
+		return c.newest(ctx, nil)
+	case int64(s.Epoch()) >= c.wanted.Load() || c.following.Load() > 0:
+		return s, nil
 	}
+	select {
+	case c.learning <- struct{}{}:
+		return c.learned(ctx, attempt, nil)
+	default:
+		return s, nil
+	}
+}
+
+// newest asks for the newest map, because there is none or the present one failed the caller. Who is in avoid is asked
+// last.
+func (c *Client) newest(ctx context.Context, avoid []store.Candidate) (*router.Snapshot, error) {
+	attempt := c.learnings.Load()
+	select {
+	case c.learning <- struct{}{}:
+		return c.learned(ctx, attempt, avoid)
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
+
+// learned asks for the map, unless somebody has done so since attempt. It releases the semaphore, which the caller holds.
+func (c *Client) learned(ctx context.Context, attempt int64, avoid []store.Candidate) (*router.Snapshot, error) {
 	defer func() { <-c.learning }()
-	if now := c.table.Load(); now != nil && c.learnings.Load() != attempt {
-		return now, nil // somebody else asked while this caller waited
+	var err error
+	if c.learnings.Load() == attempt || c.table.Load() == nil {
+		err = c.learn(ctx, avoid)
+		c.learnings.Add(1)
 	}
-	err := c.learn(ctx, avoid)
-	c.learnings.Add(1)
-	if now := c.table.Load(); now != nil {
-		return now, nil // an old map is better than none
+	if s := c.table.Load(); s != nil {
+		return s, nil // an old map is better than none
 	}
 	return nil, err
 }

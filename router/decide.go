@@ -2,6 +2,7 @@ package router
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/statemesh/statemesh/store"
@@ -51,11 +52,11 @@ type Query struct {
 type Verdict uint8
 
 const (
-	// Refuse: nobody may answer; Route.Err says why.
+	// Refuse means that nobody may answer; Route.Err says why.
 	Refuse Verdict = iota
-	// Local: the instance that decides answers.
+	// Local means that the instance that decides answers.
 	Local
-	// Remote: the candidates are asked, in order.
+	// Remote means that the candidates are asked, in order.
 	Remote
 )
 
@@ -124,7 +125,7 @@ func Decide(s *Snapshot, q Query) Route {
 		return r
 	}
 	if q.Origin == OriginPeer {
-		r.Err = refusePeer(s, &q, owner, owned)
+		r.Err = refusePeer(s, &q, owner)
 		return r
 	}
 	r.Candidates = candidates(t, &q)
@@ -135,7 +136,7 @@ func Decide(s *Snapshot, q Query) Route {
 		}
 		return r
 	}
-	r.Err = s.refuse(t, &q, owned)
+	r.Err = s.refuse(t, &q)
 	return r
 }
 
@@ -170,7 +171,7 @@ func candidates(t *task, q *Query) []Replica {
 		all = all[:n:n]
 	}
 	if len(q.Tried) == 0 {
-		return all[:len(all):len(all)]
+		return slices.Clip(all)
 	}
 	var left []Replica
 	for _, r := range all {
@@ -189,8 +190,8 @@ func outOfRange(ix *storeIndex, p store.Partition) error {
 }
 
 // refusePeer sends a peer that forwarded to the wrong place on to the owner, which it has to ask itself.
-func refusePeer(s *Snapshot, q *Query, owner Replica, owned bool) error {
-	if owned && owner.Instance != q.Self {
+func refusePeer(s *Snapshot, q *Query, owner Replica) error {
+	if owner.Instance != "" && owner.Instance != q.Self {
 		return &store.MovedError{
 			Store: q.Store, Partition: q.Partition, Instance: owner.Instance, Endpoint: owner.Endpoint, Epoch: int64(s.epoch),
 		}
@@ -199,8 +200,8 @@ func refusePeer(s *Snapshot, q *Query, owner Replica, owned bool) error {
 }
 
 // refuse explains why nobody is asked.
-func (s *Snapshot) refuse(t *task, q *Query, owned bool) error {
-	if !owned && t.movingTo != "" && len(q.Tried) == 0 {
+func (s *Snapshot) refuse(t *task, q *Query) error {
+	if _, owned := t.active(); !owned && t.movingTo != "" && len(q.Tried) == 0 {
 		return &store.NotReadyError{
 			Store: q.Store, Partition: q.Partition, Reason: "on the way to " + t.movingTo, RetryAfter: notReadyRetry,
 		}

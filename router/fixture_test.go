@@ -33,11 +33,11 @@ func fleet(epoch Epoch, n int32, ids ...string) Data {
 	return d
 }
 
-func mustSnapshot(t testing.TB, d Data) *Snapshot {
-	t.Helper()
+func mustSnapshot(tb testing.TB, d Data) *Snapshot {
+	tb.Helper()
 	s, err := NewSnapshot(d)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return s
 }

@@ -150,12 +150,12 @@ func (c *Cache) Get(ctx context.Context, key Key, want Want, fetch func(context.
 		return c.lead(ctx, key, c.newFlight(), fetch)
 	}
 	e := c.lookup(key, want.MaxStaleness)
-	mayJoin := true
+	patience := want.MaxStaleness
 	for {
 		var f *flight
 		var leads bool
 		if e == nil {
-			e, f, leads = c.join(key, want.MaxStaleness, mayJoin)
+			e, f, leads = c.join(key, want.MaxStaleness, patience)
 		}
 		switch {
 		case e != nil:
@@ -181,7 +181,7 @@ func (c *Cache) Get(ctx context.Context, key Key, want Want, fetch func(context.
 			c.m.collapsed.Inc()
 			return a, nil
 		}
-		mayJoin = false // an answer came, too old for this caller: ask for one of its own
+		patience = -1 // an answer came, too old for this caller: ask for one of its own
 	}
 }
 

@@ -17,8 +17,8 @@ import (
 const testStore store.Name = "counts"
 
 // testMap is a map of one store with two partitions: owner of partition 0 is given, b owns partition 1.
-func testMap(t testing.TB, epoch router.Epoch, owner, incarnation string) *router.Snapshot {
-	t.Helper()
+func testMap(tb testing.TB, epoch router.Epoch, owner, incarnation string) *router.Snapshot {
+	tb.Helper()
 	d := router.Data{
 		Application: "app", Epoch: epoch,
 		Stores: []router.StoreInfo{{Name: testStore, Kind: store.KindKeyValue, Partitions: 2}},
@@ -36,7 +36,7 @@ func testMap(t testing.TB, epoch router.Epoch, owner, incarnation string) *route
 	}
 	s, err := router.NewSnapshot(d)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return s
 }
@@ -49,9 +49,9 @@ type harness struct {
 	calls atomic.Int64
 }
 
-func newHarness(t testing.TB, mod func(*Config)) *harness {
-	t.Helper()
-	h := &harness{t: t, table: router.NewTable(), reg: prometheus.NewRegistry()}
+func newHarness(tb testing.TB, mod func(*Config)) *harness {
+	tb.Helper()
+	h := &harness{t: tb, table: router.NewTable(), reg: prometheus.NewRegistry()}
 	h.publish(1, "b", "1")
 	cfg := Default()
 	cfg.Registerer = h.reg

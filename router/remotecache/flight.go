@@ -26,18 +26,19 @@ func (c *Cache) newFlight() *flight {
 }
 
 // join returns an entry that came in meanwhile, the call under way that may still satisfy the bound, or a new call which
-// the caller leads. A call that began under other metadata may be on its way to a former owner: nobody new waits for it.
-func (c *Cache) join(key Key, bound time.Duration, mayJoin bool) (e *entry, f *flight, leads bool) {
+// the caller leads. patience is how long ago a call may have been sent to be waited for, negative for none. A call that
+// began under other metadata may be on its way to a former owner: nobody new waits for it.
+func (c *Cache) join(key Key, bound, patience time.Duration) (e *entry, f *flight, leads bool) {
 	next := c.newFlight()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if f := c.flights[key]; f != nil && mayJoin && f.from == next.from && next.sent-f.sent <= bound {
+	if f = c.flights[key]; f != nil && f.from == next.from && next.sent-f.sent <= patience {
 		f.waiters++
 		return nil, f, false
 	}
 	// A call is taken off the list after its answer was kept: between the caller's look at the cache and this lock a
 	// whole call may have ended.
-	if e := c.lookup(key, bound); e != nil {
+	if e = c.lookup(key, bound); e != nil {
 		return e, nil, false
 	}
 	c.flights[key] = next // a newer call is the better one to wait for
