@@ -24,7 +24,6 @@ const (
 	stepDone       step = "record durable"
 	stepUndoData   step = "undo written"
 	stepUndoSynced step = "undo durable"
-	stepUndoRecord step = "undo record written"
 	stepDropped    step = "prefixes dropped"
 )
 
@@ -125,6 +124,11 @@ func (db *DB) commit(chk check, entries ...*badger.Entry) error {
 	}
 	if err := db.opt.hook(stepDone); err != nil {
 		return err
+	}
+	if db.durable == 0 { // only who has the turn changes it
+		if err := db.begin(); err != nil {
+			return err
+		}
 	}
 	db.mu.Lock()
 	defer db.mu.Unlock()

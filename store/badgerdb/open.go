@@ -30,10 +30,17 @@ func Open(ctx context.Context, opt Options) (*DB, error) {
 		return nil, fmt.Errorf("database %s: %w", opt.Dir, err)
 	}
 	var db *DB
+	begun, err := exists(begunFile(opt.Dir))
+	if err != nil {
+		return nil, fmt.Errorf("database %s: %w", opt.Dir, err)
+	}
 	if attempts > maxAttempts {
 		err = fmt.Errorf("opening it ended the process %d times: %w", attempts-1, store.ErrCorrupt)
 	} else {
 		db, err = open(ctx, opt)
+	}
+	if err == nil && begun && db.durable == 0 {
+		err = errors.Join(fmt.Errorf("nothing of what it held is there: %w", store.ErrCorrupt), db.Close())
 	}
 	if err != nil && !outside(err) {
 		if db, err = replace(ctx, opt, err); err == nil {
@@ -61,6 +68,9 @@ func replace(ctx context.Context, opt Options, cause error) (*DB, error) {
 	if err := os.MkdirAll(opt.Dir, 0o700); err != nil {
 		return nil, err
 	}
+	if err := os.Remove(begunFile(opt.Dir)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
 	if err := syncFile(filepath.Dir(opt.Dir)); err != nil {
 		return nil, err
 	}
@@ -82,6 +92,27 @@ func outside(err error) bool {
 
 // lockText is all there is to tell Badger's lock by.
 const lockText = "Cannot acquire directory lock"
+
+// begunFile is a file beside the database that is there once anything is durable in it. Badger takes a manifest that was
+// cut for one that ends there, and a database without tables for a new one.
+func begunFile(dir string) string { return dir + ".begun" }
+
+func exists(name string) (bool, error) {
+	_, err := os.Stat(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// begin marks the database as begun. With the turn.
+func (db *DB) begin() error {
+	f, err := os.Create(begunFile(db.opt.Dir))
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Sync(), f.Close(), syncFile(filepath.Dir(db.opt.Dir)))
+}
 
 // The attempts to open a directory are counted by the length of a file beside it, which a success removes.
 func attemptFile(dir string) string { return dir + ".opening" }

@@ -99,7 +99,8 @@ type Engine interface {
 
 // Snapshot reads one key space as it was after one move. Safe for concurrent use.
 type Snapshot interface {
-	// Get appends the value of key to dst and returns it, or store.ErrNotFound. The result is the caller's.
+	// Get appends the value of key to dst and returns it, or store.ErrNotFound. The result is the caller's
+	// and never nil.
 	Get(id StoreID, segment Segment, key, dst []byte) ([]byte, error)
 	// Iterate opens an ordered read. The snapshot may be released before the iterator is closed.
 	Iterate(r Range) (Iterator, error)

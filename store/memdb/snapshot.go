@@ -27,6 +27,9 @@ func (s *snapshot) Get(id engine.StoreID, segment engine.Segment, key, dst []byt
 	if !ok {
 		return nil, store.ErrNotFound
 	}
+	if dst == nil {
+		dst = make([]byte, 0, len(v)) // an empty value is not nil
+	}
 	return append(dst, v...), nil
 }
 

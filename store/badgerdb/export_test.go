@@ -1,0 +1,19 @@
+package badgerdb
+
+// The steps that a crash may follow, in the order in which they happen.
+var (
+	MoveSteps = []string{string(stepData), string(stepSynced), string(stepRecord), string(stepDone)}
+	UndoSteps = []string{string(stepUndoData), string(stepUndoSynced), string(stepRecord), string(stepDone)}
+)
+
+// WithHook returns opt with a function that is called after each step; what it returns the step returns.
+func WithHook(opt Options, hook func(step string) error) Options {
+	opt.hook = func(s step) error { return hook(string(s)) }
+	return opt
+}
+
+// Steps of dropping.
+const StepDropped = string(stepDropped)
+
+// DiscardTs forces what compaction would do to old versions to be allowed up to D, and compacts.
+func Flatten(db *DB) error { return db.badger.Flatten(1) }
