@@ -320,7 +320,10 @@ func TestFlights(t *testing.T) {
 		}
 	}
 	var noTailnum, noDelay float64
-	for r := range firstFlights(rows) {
+	for r, err := range firstFlights(rows) {
+		if err != nil {
+			t.Fatal(err)
+		}
 		if r.Tailnum == "" {
 			noTailnum++
 		}
