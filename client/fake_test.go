@@ -101,7 +101,7 @@ func (m *mesh) start(id string) *member {
 		limit = wire.MaxMessageBytes
 	}
 	mb.srv = grpc.NewServer(
-		grpc.MaxRecvMsgSize(limit), grpc.MaxSendMsgSize(limit),
+		grpc.WaitForHandlers(true), grpc.MaxRecvMsgSize(limit), grpc.MaxSendMsgSize(limit),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: wire.KeepaliveMinTime, PermitWithoutStream: true}),
 		grpc.UnaryInterceptor(func(ctx context.Context, req any, _ *grpc.UnaryServerInfo, h grpc.UnaryHandler) (any, error) {
 			resp, err := h(ctx, req)
