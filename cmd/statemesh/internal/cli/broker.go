@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 
@@ -8,6 +9,12 @@ import (
 
 	"github.com/statemesh/statemesh/cmd/statemesh/internal/trialbroker"
 )
+
+// brokerEvent is the line of `statemesh broker -o json`.
+type brokerEvent struct {
+	Event    string `json:"event"` // "listening"
+	Endpoint string `json:"endpoint"`
+}
 
 func newBrokerCommand() *cobra.Command {
 	var cfg trialbroker.Config
@@ -21,6 +28,10 @@ replication, no guarantee beyond its process. Without --data everything is in me
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx := cmd.Context()
+			out, err := newPrinter(cmd)
+			if err != nil {
+				return err
+			}
 			cfg.Logger = slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil))
 			b, err := trialbroker.Start(ctx, cfg)
 			if err != nil {
@@ -30,16 +41,15 @@ replication, no guarantee beyond its process. Without --data everything is in me
 			if cfg.DataDir != "" {
 				kept = "kept in " + cfg.DataDir
 			}
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "trial broker at %s (%s). For trials and tests only.\n", b.Addr(), kept)
+			line := fmt.Sprintf("trial broker at %s (%s). For trials and tests only.", b.Addr(), kept)
+			err = errors.Join(out.row(brokerEvent{Event: "listening", Endpoint: b.Addr()}, line), out.flush())
 			if err == nil {
 				<-ctx.Done()
 			}
-			if closeErr := b.Close(); err == nil {
-				err = closeErr
-			}
-			return err
+			return errors.Join(err, b.Close())
 		},
 	}
+	outputFlag(cmd)
 	cmd.Flags().StringVar(&cfg.Listen, "listen", "127.0.0.1:9092", "address, host:port; port 0 takes a free one")
 	cmd.Flags().StringVar(&cfg.DataDir, "data", "", "directory that keeps topics and groups over restarts (default in memory)")
 	cmd.Flags().DurationVar(&cfg.MinSessionTimeout, "min-session-timeout", 0, "shortest session timeout a group may ask for (default 1s)")

@@ -198,3 +198,29 @@ func CreateTopic(ctx context.Context, k processor.KafkaConfig, t NewTopic) (crea
 	}
 	return false, nil
 }
+
+// Remove deletes every topic whose name begins with prefix, and the group. It goes on after an error and returns all.
+func Remove(ctx context.Context, k processor.KafkaConfig, prefix, group string) error {
+	cl, err := kgo.NewClient(k.Admin()...)
+	if err != nil {
+		return fmt.Errorf("remove topics: %w", err)
+	}
+	defer cl.Close()
+	adm := kadm.NewClient(cl)
+	topics, err := adm.ListTopics(ctx)
+	if err != nil {
+		return fmt.Errorf("remove topics: %w", err)
+	}
+	var names []string
+	for _, name := range topics.Names() {
+		if strings.HasPrefix(name, prefix) {
+			names = append(names, name)
+		}
+	}
+	deleted, err := adm.DeleteTopics(ctx, names...)
+	errs := []error{err, deleted.Error()}
+	if _, err := adm.DeleteGroup(ctx, group); err != nil && !errors.Is(err, kerr.GroupIDNotFound) {
+		errs = append(errs, fmt.Errorf("remove group %s: %w", group, err))
+	}
+	return errors.Join(errs...)
+}
