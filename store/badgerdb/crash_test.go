@@ -38,7 +38,7 @@ func TestKill(t *testing.T) {
 			db := openDB(t, badgerdb.WithHook(badgerdb.Options{Dir: dir}, func(step string) error {
 				if armed && step == at {
 					armed = false
-					return os.CopyFS(image, os.DirFS(dir))
+					return storetest.KillImage(dir, image)
 				}
 				return nil
 			}))
@@ -79,7 +79,7 @@ func TestKillDuringUndo(t *testing.T) {
 	db := openDB(t, badgerdb.WithHook(badgerdb.Options{Dir: dir}, func(step string) error {
 		if armed && step == badgerdb.MoveSteps[0] {
 			armed = false
-			return os.CopyFS(image, os.DirFS(dir))
+			return storetest.KillImage(dir, image)
 		}
 		return nil
 	}))
@@ -95,7 +95,7 @@ func TestKillDuringUndo(t *testing.T) {
 				return nil
 			}
 			done = true
-			if err := os.CopyFS(next, os.DirFS(from)); err != nil {
+			if err := storetest.KillImage(from, next); err != nil {
 				return err
 			}
 			return fs.ErrPermission // an error of the machine: the directory is not taken for corrupt
@@ -112,7 +112,7 @@ func TestKillDuringUndo(t *testing.T) {
 	}
 	for _, at := range badgerdb.UndoSteps[2:] {
 		from := filepath.Join(t.TempDir(), "from")
-		if err := os.CopyFS(from, os.DirFS(image)); err != nil {
+		if err := storetest.KillImage(image, from); err != nil {
 			t.Fatal(err)
 		}
 		db := openDB(t, badgerdb.Options{Dir: cut(from, at)})
@@ -251,7 +251,7 @@ func powerLoss(t *testing.T, rng *rand.Rand, round int) {
 	db, err := badgerdb.Open(t.Context(), badgerdb.WithHook(badgerdb.Options{Dir: dir, MemTableBytes: 1 << 20}, func(step string) error {
 		switch step {
 		case badgerdb.MoveSteps[1], badgerdb.MoveSteps[3]: // after a sync
-			return replaceDir(synced, dir)
+			return storetest.KillImage(dir, synced)
 		}
 		return nil
 	}))
@@ -287,11 +287,11 @@ func powerLoss(t *testing.T, rng *rand.Rand, round int) {
 		}
 		move(t, db, storetest.EngineMove(sp, x, fmt.Sprint(i), kv))
 		durable = i
-		if err := replaceDir(synced, dir); err != nil {
+		if err := storetest.KillImage(dir, synced); err != nil {
 			t.Fatal(err)
 		}
 		if i == moves-1 { // keep what was durable before the last move
-			if err := replaceDir(image, synced); err != nil {
+			if err := storetest.KillImage(synced, image); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -369,13 +369,6 @@ func difference(a, b []byte) (first, last int) {
 		last--
 	}
 	return first, last
-}
-
-func replaceDir(to, from string) error {
-	if err := os.RemoveAll(to); err != nil {
-		return err
-	}
-	return os.CopyFS(to, os.DirFS(from))
 }
 
 func space(t testing.TB, db *badgerdb.DB) (engine.SpaceID, engine.StoreID) {

@@ -205,7 +205,7 @@ func TestDropSurvivesKill(t *testing.T) {
 	take := func() error {
 		image := filepath.Join(t.TempDir(), fmt.Sprint("image", len(images)))
 		images = append(images, image)
-		return os.CopyFS(image, os.DirFS(dir))
+		return storetest.KillImage(dir, image)
 	}
 	db := openDB(t, badgerdb.WithHook(badgerdb.Options{Dir: dir}, func(step string) error {
 		if step == badgerdb.StepDropped {
