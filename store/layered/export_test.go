@@ -14,3 +14,15 @@ func OpenTasks(s *Stores) []*Task {
 	defer s.mu.Unlock()
 	return slices.Collect(maps.Values(s.tasks))
 }
+
+// Leaks counts what the collector found open.
+func Leaks(s *Stores) int64 { return s.metrics.leaks.Load() }
+
+// StallMoves makes the task look as if a move of it were running, until EndStall.
+func StallMoves(t *Task) *Task {
+	t.moving <- struct{}{}
+	return t
+}
+
+// EndStall ends what StallMoves began.
+func EndStall(s *Stores, t *Task) { s.endMove(t) }

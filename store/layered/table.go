@@ -192,7 +192,7 @@ func (t *table) version(head *version, oldest uint64) *version {
 // fill sets the value of a version that no reader looks at.
 func (t *table) fill(v *version, data []byte, timestamp int64) {
 	v.timestamp, v.live = timestamp, data != nil
-	if len(data) <= cap(v.data) {
+	if v.data != nil && len(data) <= cap(v.data) { // an empty value is not nil
 		v.data = append(v.data[:0], data...)
 		return
 	}
@@ -213,7 +213,7 @@ const (
 
 // copy returns a copy of b with room for at least size bytes.
 func (a *arena) copy(b []byte, size int) []byte {
-	size = (max(size, len(b)) + 7) &^ 7
+	size = (max(size, len(b), 1) + 7) &^ 7
 	if size > lastBlock/8 {
 		return append(make([]byte, 0, size), b...)
 	}

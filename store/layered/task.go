@@ -297,10 +297,13 @@ func (t *Task) forget() {
 	t.uncommitted = 0
 }
 
-// pinScan keeps versions for an iterator that was opened now.
+// pinScan keeps versions for an iterator that was opened now. One that sees nothing uncommitted survives a rollback.
 func (t *Task) pinScan() *scanPin {
-	pin := &scanPin{tick: t.marks.current}
-	t.marks.current++
+	pin := &scanPin{tick: t.marks.published}
+	if t.Dirty() {
+		pin.tick = t.marks.current
+		t.marks.current++
+	}
 	t.pub.Lock()
 	defer t.pub.Unlock()
 	t.scans[pin] = struct{}{}
