@@ -257,7 +257,7 @@ func TestPoolReconnectsAreSpread(t *testing.T) {
 			wg.Go(func() {
 				for time.Since(start) < 10*time.Second {
 					_ = askPool(t.Context(), p, "a:1")
-					time.Sleep(time.Millisecond)
+					time.Sleep(20 * time.Millisecond)
 				}
 			})
 		}

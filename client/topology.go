@@ -84,6 +84,8 @@ func (c *Client) learn(ctx context.Context, avoid []store.Candidate) error {
 			given = true // it is behind what somebody said
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
+		case errors.Is(err, ErrClosed):
+			return ErrClosed
 		default:
 			errs = append(errs, fmt.Errorf("%s: %w", endpoint, err))
 			if errors.Is(err, store.ErrInvalidRequest) || errors.Is(err, store.ErrPermissionDenied) {
