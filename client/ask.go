@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -27,6 +28,9 @@ func (c *Client) ask(
 	open func(*router.Snapshot) ([]store.Partition, error),
 	send func(context.Context, statemeshv1.QueryServiceClient, []store.Partition) error,
 ) error {
+	if o.err != nil {
+		return o.err
+	}
 	ctx, cancel := c.deadline(ctx)
 	defer cancel()
 	a := c.begin(op, name, o)
@@ -76,17 +80,15 @@ func (c *Client) round(
 
 // group puts together what one instance is asked for.
 func (a *attempts) group(s *router.Snapshot, parts []store.Partition) ([]group, error) {
-	var groups []group
-	at := make(map[string]int, 4)
+	groups := make([]group, 0, 1)
 	for _, p := range parts {
 		target, err := a.target(s, p)
 		if err != nil {
 			return nil, err
 		}
-		i, ok := at[target.Endpoint]
-		if !ok {
+		i := slices.IndexFunc(groups, func(g group) bool { return g.target.Endpoint == target.Endpoint })
+		if i < 0 {
 			i = len(groups)
-			at[target.Endpoint] = i
 			groups = append(groups, group{target: target})
 		}
 		groups[i].parts = append(groups[i].parts, p)

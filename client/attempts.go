@@ -57,7 +57,11 @@ func (a *attempts) topology(ctx context.Context) (*router.Snapshot, error) {
 		return a.c.known(ctx)
 	}
 	a.force = false
-	return a.c.newest(ctx, a.tried)
+	s, err := a.c.newest(ctx, a.tried)
+	if s != nil {
+		return s, nil // an old map is better than none
+	}
+	return nil, err
 }
 
 // target says whom to ask for partition p: who was named, the owner, a standby, or, when none of these can be reached,
@@ -171,12 +175,12 @@ func (a *attempts) judge(s *router.Snapshot, f failure) (wait time.Duration, ret
 		return max(atLeast(e.RetryAfter), round), a.overloaded <= maxOverloaded
 	}
 	if e, ok := errors.AsType[*store.NotReadyError](err); ok {
-		a.tried, a.force = nil, true
+		a.tried, a.force = nil, a.c.following.Load() == 0
 		return max(atLeast(e.RetryAfter), round), true
 	}
 	switch {
 	case errors.Is(err, store.ErrNoReplica), errors.Is(err, ErrNoMap):
-		a.tried, a.force = nil, true
+		a.tried, a.force = nil, a.c.following.Load() == 0
 		return round, true
 	case elsewhere(err):
 		a.tried = append(a.tried, store.Candidate{

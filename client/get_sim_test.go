@@ -439,6 +439,37 @@ func TestBoundIsCheckedByTheCaller(t *testing.T) {
 	})
 }
 
+func TestBoundThatCannotBeMeant(t *testing.T) {
+	c := newMesh(t, 1, "a").client(nil)
+	for _, d := range []time.Duration{0, -1, time.Microsecond} {
+		_, err := c.Get(t.Context(), counts, []byte("k"), MaxStaleness(d))
+		if !errors.Is(err, store.ErrInvalidRequest) {
+			t.Fatal(err)
+		}
+		for _, err := range c.Scan(t.Context(), counts, ScanQuery{}, MaxStaleness(d)) {
+			if !errors.Is(err, store.ErrInvalidRequest) {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
+// The map is asked for: an old one is no answer to the question who is there.
+func TestMetadataIsNotOld(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMesh(t, 1, "a")
+		c := m.client(func(c *Config) { c.Timeout = time.Second })
+		if ins, err := c.Instances(t.Context()); err != nil || len(ins) != 1 {
+			t.Fatal(ins, err)
+		}
+		m.stop("a")
+		if _, err := c.Instances(t.Context()); !errors.Is(err, ErrNoMap) {
+			t.Fatal(err)
+		}
+		m.start("a")
+	})
+}
+
 func TestVia(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMesh(t, 3, "a", "b", "c")

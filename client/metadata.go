@@ -13,15 +13,17 @@ import (
 	"github.com/statemesh/statemesh/store"
 )
 
-// Metadata returns the map: from an instance, or, while [Client.Run] follows it, what is known at the moment.
+// Metadata returns the map: as an instance has it now, or, while [Client.Run] follows it, as it came last.
 func (c *Client) Metadata(ctx context.Context) (*router.Snapshot, error) {
+	if s := c.table.Load(); s != nil && c.following.Load() > 0 {
+		return s, nil
+	}
 	ctx, cancel := c.deadline(ctx)
 	defer cancel()
 	a := c.begin("learn the map", "", &callOptions{})
-	a.force = c.following.Load() == 0
 	for {
 		a.n++
-		s, err := a.topology(ctx)
+		s, err := c.newest(ctx, nil)
 		if err == nil {
 			return s, nil
 		}

@@ -18,6 +18,7 @@ type callOptions struct {
 	placed    bool   // partition was given
 	via       string // endpoint to ask, whoever owns the key
 	anyone    bool   // ask a random instance
+	err       error  // what is wrong with the options
 }
 
 func gather(opts []Option) *callOptions {
@@ -38,9 +39,15 @@ func (o *callOptions) prefer() router.Preference {
 }
 
 // MaxStaleness is the oldest answer that is accepted, at least 1 ms: the age of the state when the answer is handed over,
-// the time on the way included. Without it the server's defaults hold.
+// the time on the way included. Without it the server's defaults hold. A shorter bound, zero above all, is refused: who
+// wants the owner's state says [OnlyActive].
 func MaxStaleness(d time.Duration) Option {
-	return func(o *callOptions) { o.read.MaxStaleness = d }
+	return func(o *callOptions) {
+		o.read.MaxStaleness = d
+		if d < time.Millisecond {
+			o.err = &store.InvalidRequestError{Field: "max_staleness", Reason: d.String() + ": want at least 1ms"}
+		}
+	}
 }
 
 // NoCache keeps the remote caches of the instances out of the answer.

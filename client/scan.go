@@ -87,6 +87,9 @@ type scan struct {
 
 // plan divides the partitions among their owners.
 func (s *scan) plan(ctx context.Context) error {
+	if s.o.err != nil {
+		return s.o.err
+	}
 	if len(s.q.Prefix) > 0 && (s.q.From != nil || s.q.To != nil) {
 		return &store.InvalidRequestError{Field: "prefix", Reason: "may not be combined with from or to"}
 	}

@@ -34,14 +34,14 @@ func (c *Client) known(ctx context.Context) (*router.Snapshot, error) {
 	}
 	select {
 	case c.learning <- struct{}{}:
-		return c.learned(ctx, attempt, nil)
+		s, _ = c.learned(ctx, attempt, nil) // whatever is wrong with the others, the old map is there
 	default:
-		return s, nil
 	}
+	return s, nil
 }
 
 // newest asks for the newest map, because there is none or the present one failed the caller. Who is in avoid is asked
-// last.
+// last. When nobody gives one it returns the present one, if there is one, with the error.
 func (c *Client) newest(ctx context.Context, avoid []store.Candidate) (*router.Snapshot, error) {
 	attempt := c.learnings.Load()
 	select {
@@ -60,10 +60,7 @@ func (c *Client) learned(ctx context.Context, attempt int64, avoid []store.Candi
 		err = c.learn(ctx, avoid)
 		c.learnings.Add(1)
 	}
-	if s := c.table.Load(); s != nil {
-		return s, nil // an old map is better than none
-	}
-	return nil, err
+	return c.table.Load(), err
 }
 
 // learn asks the known instances and the seeds, in random order, until one gives a map that is as new as the newest
@@ -270,13 +267,13 @@ func (c *Client) noteMoved(s *router.Snapshot, e *store.MovedError) {
 
 // movedOwner is the owner of a partition by an answer that was newer than s.
 func (c *Client) movedOwner(s *router.Snapshot, name store.Name, p store.Partition) (router.Replica, bool) {
-	st, err := s.Store(name)
-	if err != nil {
-		return router.Replica{}, false
-	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if len(c.moved) == 0 {
+	if len(c.moved) == 0 { // the usual case
+		return router.Replica{}, false
+	}
+	st, err := s.Store(name)
+	if err != nil {
 		return router.Replica{}, false
 	}
 	m, ok := c.moved[store.TaskID{Subtopology: st.Subtopology, Partition: p}]
