@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
 	"github.com/statemesh/statemesh/store"
 )
 
@@ -43,8 +44,10 @@ func randomShape(rng *rand.Rand, k kind) Shape {
 			weight = 1 + rng.IntN(4)
 		}
 		for p := range rng.IntN(24) {
-			s.Tasks = append(s.Tasks, TaskShape{ID: store.TaskID{Subtopology: int32(sub), Partition: store.Partition(p)},
-				Weight: weight, Stateful: stateful})
+			s.Tasks = append(s.Tasks, TaskShape{
+				ID:     store.TaskID{Subtopology: int32(sub), Partition: store.Partition(p)},
+				Weight: weight, Stateful: stateful,
+			})
 		}
 	}
 	rng.Shuffle(len(s.Tasks), func(i, j int) { s.Tasks[i], s.Tasks[j] = s.Tasks[j], s.Tasks[i] })

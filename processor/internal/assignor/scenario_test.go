@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/cockroachdb/datadriven"
+
 	"github.com/statemesh/statemesh/store"
 )
 
@@ -98,7 +99,8 @@ func (s *scenario) addTasks(t *testing.T, f []string) {
 	}
 	for p := range number(t, o["partitions"]) {
 		s.shape.Tasks = append(s.shape.Tasks, TaskShape{
-			ID: store.TaskID{Subtopology: int32(number(t, f[0])), Partition: store.Partition(p)}, Weight: weight, Stateful: !stateless})
+			ID: store.TaskID{Subtopology: int32(number(t, f[0])), Partition: store.Partition(p)}, Weight: weight, Stateful: !stateless,
+		})
 	}
 }
 

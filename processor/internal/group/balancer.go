@@ -8,9 +8,10 @@ import (
 	"sync"
 	"time"
 
-	"github.com/statemesh/statemesh/store"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/statemesh/statemesh/store"
 )
 
 // BalancerConfig configures the [Balancer] of one stream thread. All but Logger and Now are needed.

@@ -42,7 +42,7 @@ func (m *Member) AppendTo(dst []byte) []byte {
 // DecodeMember reads what [Member.AppendTo] writes, also that of later versions as far as it is known. It never panics
 // and never keeps b. The error is ErrMalformed or ErrNewer.
 func DecodeMember(b []byte) (Member, error) {
-	r, newer, err := open(b)
+	r, err := open(b)
 	if err != nil {
 		return Member{}, err
 	}
@@ -52,7 +52,7 @@ func DecodeMember(b []byte) (Member, error) {
 		Epoch: r.epoch(), Last: r.epoch(), ShapeHash: r.fixed64(),
 		Fencing: r.texts(), Incoming: r.tasks(), Held: r.held(),
 	}
-	if err := r.close(newer); err != nil {
+	if err := r.close(); err != nil {
 		return Member{}, err
 	}
 	return m, nil
@@ -80,7 +80,7 @@ func (a *Assignment) AppendTo(dst []byte) []byte {
 
 // DecodeAssignment reads what [Assignment.AppendTo] writes, with the promises of [DecodeMember].
 func DecodeAssignment(b []byte) (Assignment, error) {
-	r, newer, err := open(b)
+	r, err := open(b)
 	if err != nil {
 		return Assignment{}, err
 	}
@@ -91,30 +91,31 @@ func DecodeAssignment(b []byte) (Assignment, error) {
 	for range r.count(maxTexts, "problems") {
 		a.Problems = append(a.Problems, Problem{Kind: ProblemKind(r.byte()), Detail: r.text()})
 	}
-	if err := r.close(newer); err != nil {
+	if err := r.close(); err != nil {
 		return Assignment{}, err
 	}
 	return a, nil
 }
 
-func open(b []byte) (r *reader, newer bool, err error) {
-	r = &reader{b: b}
+func open(b []byte) (*reader, error) {
+	r := &reader{b: b}
 	v, o := r.byte(), r.byte()
 	switch {
 	case r.err != nil:
-		return nil, false, r.err
+		return nil, r.err
 	case v == 0 || o == 0 || o > v:
 		r.fail("version")
-		return nil, false, r.err
+		return nil, r.err
 	case o > version:
-		return nil, false, ErrNewer
+		return nil, ErrNewer
 	}
-	return r, v > version, nil
+	r.newer = v > version
+	return r, nil
 }
 
 // close ends the reading. Only a newer version may have more to say.
-func (r *reader) close(newer bool) error {
-	if r.err == nil && len(r.b) > 0 && !newer {
+func (r *reader) close() error {
+	if r.err == nil && len(r.b) > 0 && !r.newer {
 		r.fail("trailing bytes")
 	}
 	return r.err

@@ -12,6 +12,7 @@ import (
 
 	gocmp "github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+
 	"github.com/statemesh/statemesh/router"
 	"github.com/statemesh/statemesh/store"
 )
@@ -72,8 +73,14 @@ func TestRoundTrip(t *testing.T) {
 func TestStatesStayDistinct(t *testing.T) {
 	t.Parallel()
 	rng := rand.New(rand.NewPCG(1, 2))
-	states := []Held{{State: HeldUnknown}, {State: HeldActive}, {State: HeldOffset, Offset: 0}, {State: HeldOffset, Offset: 1},
-		{State: HeldOffset, Offset: 2}, {State: HeldOffset, Offset: math.MaxInt64}}
+	states := []Held{
+		{State: HeldUnknown},
+		{State: HeldActive},
+		{State: HeldOffset, Offset: 0},
+		{State: HeldOffset, Offset: 1},
+		{State: HeldOffset, Offset: 2},
+		{State: HeldOffset, Offset: math.MaxInt64},
+	}
 	for range 500 {
 		var m Member
 		for p := range store.Partition(20) {

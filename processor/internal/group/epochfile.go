@@ -53,7 +53,7 @@ func saveEpoch(path string, epoch router.Epoch) (err error) {
 	}
 	d, err := os.Open(dir)
 	if err != nil {
-		return nil //nolint:nilerr // the new file is in place; only its name may be lost with the power
+		return err
 	}
 	return errors.Join(d.Sync(), d.Close())
 }

@@ -4,9 +4,10 @@ import (
 	"log/slog"
 	"slices"
 
-	"github.com/statemesh/statemesh/router"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/statemesh/statemesh/router"
 )
 
 // leader places the tasks of one generation.
@@ -49,12 +50,13 @@ func (l *leader) BalanceOrError(topics map[string]int32) (kgo.IntoSyncAssignment
 	}
 	epoch := b.cfg.Observer.next(b.cfg.Now(), reported)
 	assignments := decide(b.ix, l.members, epoch, b.cfg.Observer.known())
-	plan, size := l.encode(assignments)
-	budget := l.heldBudget(size)
+	_, bare := l.encode(assignments)
+	budget := l.heldBudget(bare)
 	for m := range assignments {
 		assignments[m].HeldBudget = budget
 	}
-	if plan, size = l.encode(assignments); size.Total() > SizeLimit {
+	plan, size := l.encode(assignments)
+	if size.Total() > SizeLimit {
 		shrink(assignments)
 		plan, size = l.encode(assignments)
 	}

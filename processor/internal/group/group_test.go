@@ -6,8 +6,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/statemesh/statemesh/router"
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/statemesh/statemesh/router"
 )
 
 // Members join one after the other and leave again: no partition is ever lost or doubled, every process reads the same

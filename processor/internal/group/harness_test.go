@@ -12,11 +12,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/statemesh/statemesh/router"
-	"github.com/statemesh/statemesh/store"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/statemesh/statemesh/router"
+	"github.com/statemesh/statemesh/store"
 )
 
 const testGroup = "flights"
@@ -66,14 +67,18 @@ func newSimWorld(t *testing.T, partitions int) *world {
 	t.Helper()
 	var network kfake.VirtualNetwork
 	c := newCluster(t, partitions, kfake.ListenFn(network.Listen))
-	return &world{t: t, brokers: c.ListenAddrs(), cluster: c, dial: network.DialContext, shape: testShape(partitions),
-		owners: map[store.TopicPartition]string{}, logs: &logBuffer{}}
+	return &world{
+		t: t, brokers: c.ListenAddrs(), cluster: c, dial: network.DialContext, shape: testShape(partitions),
+		owners: map[store.TopicPartition]string{}, logs: &logBuffer{},
+	}
 }
 
 func newCluster(t *testing.T, partitions int, opts ...kfake.Opt) *kfake.Cluster {
 	t.Helper()
-	c, err := kfake.NewCluster(append([]kfake.Opt{kfake.NumBrokers(1), kfake.SleepOutOfOrder(),
-		kfake.SeedTopics(int32(partitions), "flights", "weather"), kfake.SeedTopics(int32((partitions+1)/2), "planes")}, opts...)...)
+	c, err := kfake.NewCluster(append([]kfake.Opt{
+		kfake.NumBrokers(1), kfake.SleepOutOfOrder(),
+		kfake.SeedTopics(int32(partitions), "flights", "weather"), kfake.SeedTopics(int32((partitions+1)/2), "planes"),
+	}, opts...)...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -140,6 +145,7 @@ func withHeld(h ...Held) processOpt             { return func(p *process) { p.he
 func withLetGo(fn func(map[string][]int32)) processOpt {
 	return func(p *process) { p.letGo = fn }
 }
+
 func withCorrupt(fn func(*kmsg.ConsumerMemberMetadata)) processOpt {
 	return func(p *process) { p.corrupt = fn }
 }
@@ -172,8 +178,10 @@ func (c *corrupted) JoinGroupMetadata(topics []string, current map[string][]int3
 // start starts a process with n threads, that leaves when stopped.
 func (w *world) start(id string, n int, opts ...processOpt) *process {
 	w.t.Helper()
-	p := &process{w: w, id: id, in: id + "-1", dir: w.t.TempDir(), table: router.NewTable(), shape: w.shape,
-		endpoint: id + ".example:7070", dial: w.dial, done: make(chan struct{})}
+	p := &process{
+		w: w, id: id, in: id + "-1", dir: w.t.TempDir(), table: router.NewTable(), shape: w.shape,
+		endpoint: id + ".example:7070", dial: w.dial, done: make(chan struct{}),
+	}
 	for _, o := range opts {
 		o(p)
 	}

@@ -2,15 +2,17 @@ package group
 
 import (
 	"fmt"
+	"iter"
 	"net"
 	"net/netip"
 	"slices"
 	"strings"
 
+	"github.com/twmb/franz-go/pkg/kmsg"
+
 	"github.com/statemesh/statemesh/processor/internal/assignor"
 	"github.com/statemesh/statemesh/router"
 	"github.com/statemesh/statemesh/store"
-	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
 // joined is one member of the generation being placed, as the leader reads it.
@@ -147,61 +149,58 @@ const nobody = int32(-1)
 // not have are passed over.
 func readClaims(list []joined, ix *index) claims {
 	newest := make(map[store.TopicPartition]int32)
-	each := func(fn func(m int32, in store.TopicPartition, t int32)) {
-		for m := range list {
-			seen := make(map[store.TopicPartition]bool)
-			for _, topic := range list[m].meta.OwnedPartitions {
-				for _, p := range topic.Partitions {
-					in := store.TopicPartition{Topic: topic.Topic, Partition: store.Partition(p)}
-					if t, ok := ix.byPartition[in]; ok && !seen[in] {
-						seen[in] = true
-						fn(int32(m), in, t)
-					}
+	for m := range list {
+		for in := range list[m].owned(ix) {
+			if g, ok := newest[in]; !ok || list[m].meta.Generation > g {
+				newest[in] = list[m].meta.Generation
+			}
+		}
+	}
+	n := len(ix.shape.Tasks)
+	c := claims{owner: make([]int32, n), any: make([][]int32, n), all: make([][]int32, n)}
+	most := make([]int, n) // the most partitions of a task that any member claims in the newest generation
+	for t := range c.owner {
+		c.owner[t] = nobody
+	}
+	for m := range list {
+		fresh := make(map[int32]int) // the same of this member
+		for in, t := range list[m].owned(ix) {
+			fresh[t] += 0
+			if list[m].meta.Generation == newest[in] {
+				fresh[t]++
+			}
+		}
+		for t, k := range fresh {
+			c.any[t] = append(c.any[t], int32(m))
+			if k == len(ix.inputs(t)) {
+				c.all[t] = append(c.all[t], int32(m))
+			}
+			if k > most[t] {
+				most[t], c.owner[t] = k, int32(m)
+			}
+		}
+	}
+	return c
+}
+
+// owned lists what the member claims of the shape, each partition once, with its task.
+func (j *joined) owned(ix *index) iter.Seq2[store.TopicPartition, int32] {
+	return func(yield func(store.TopicPartition, int32) bool) {
+		seen := make(map[store.TopicPartition]bool)
+		for _, topic := range j.meta.OwnedPartitions {
+			for _, p := range topic.Partitions {
+				in := store.TopicPartition{Topic: topic.Topic, Partition: store.Partition(p)}
+				t, ok := ix.byPartition[in]
+				if !ok || seen[in] {
+					continue
+				}
+				seen[in] = true
+				if !yield(in, t) {
+					return
 				}
 			}
 		}
 	}
-	each(func(m int32, in store.TopicPartition, _ int32) {
-		if g, ok := newest[in]; !ok || list[m].meta.Generation > g {
-			newest[in] = list[m].meta.Generation
-		}
-	})
-	n := len(ix.shape.Tasks)
-	c := claims{owner: make([]int32, n), any: make([][]int32, n), all: make([][]int32, n)}
-	fresh := make([]int, n) // partitions that the member in hand claims in the newest generation
-	most := make([]int, n)  // and the most that any has
-	for t := range c.owner {
-		c.owner[t] = nobody
-	}
-	var touched []int32
-	flush := func(m int32) {
-		for _, t := range touched {
-			if fresh[t] > most[t] {
-				most[t], c.owner[t] = fresh[t], m
-			}
-			if fresh[t] == len(ix.inputs(t)) {
-				c.all[t] = append(c.all[t], m)
-			}
-			fresh[t] = 0
-		}
-		touched = touched[:0]
-	}
-	last := nobody
-	each(func(m int32, in store.TopicPartition, t int32) {
-		if m != last {
-			flush(last)
-			last = m
-		}
-		if k := len(c.any[t]); k == 0 || c.any[t][k-1] != m {
-			c.any[t] = append(c.any[t], m)
-			touched = append(touched, t)
-		}
-		if list[m].meta.Generation == newest[in] {
-			fresh[t]++
-		}
-	})
-	flush(last)
-	return c
 }
 
 // decide places the tasks and says what each member is told. It is pure: known are the maps the leader knows, newest

@@ -7,10 +7,11 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/statemesh/statemesh/router"
-	"github.com/statemesh/statemesh/store"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/statemesh/statemesh/router"
+	"github.com/statemesh/statemesh/store"
 )
 
 // joining is a member that takes part in a generation without a client.

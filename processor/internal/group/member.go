@@ -11,11 +11,13 @@ import (
 // Protocol is the name under which members agree on this package's balancer.
 const Protocol = "statemesh-v1"
 
-// What there is to place, and what a process holds of it.
 type (
-	Shape     = assignor.Shape
+	// Shape is what there is to place.
+	Shape = assignor.Shape
+	// TaskShape is one task.
 	TaskShape = assignor.TaskShape
-	Held      = assignor.Held
+	// Held is one copy of a task's state in a process.
+	Held = assignor.Held
 )
 
 // The states of a copy.
@@ -108,7 +110,7 @@ type Problem struct {
 	Detail string
 }
 
-func (p Problem) Error() string {
+func (p Problem) String() string {
 	if p.Detail == "" {
 		return p.Kind.String()
 	}

@@ -10,12 +10,13 @@ import (
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/statemesh/statemesh/router"
-	"github.com/statemesh/statemesh/store"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/statemesh/statemesh/router"
+	"github.com/statemesh/statemesh/store"
 )
 
 // described is a member of a group's description.
@@ -168,8 +169,10 @@ func (s *script) say(groups ...kmsg.DescribeGroupsResponseGroup) {
 func runObserver(t *testing.T, cl *kgo.Client, path string) (*Observer, *router.Table, *prometheus.Registry) {
 	t.Helper()
 	table, reg := router.NewTable(), prometheus.NewRegistry()
-	o, err := NewObserver(ObserverConfig{Application: "app", Group: testGroup, Table: table, Client: cl, EpochFile: path,
-		Refresh: -1, Registerer: reg, Stores: []router.StoreInfo{{Name: "s", Kind: store.KindKeyValue, Partitions: 2}}})
+	o, err := NewObserver(ObserverConfig{
+		Application: "app", Group: testGroup, Table: table, Client: cl, EpochFile: path,
+		Refresh: -1, Registerer: reg, Stores: []router.StoreInfo{{Name: "s", Kind: store.KindKeyValue, Partitions: 2}},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -276,8 +279,10 @@ func TestObserverGoesOn(t *testing.T) {
 func TestViewByProcess(t *testing.T) {
 	t.Parallel()
 	v := View{Epoch: 3, Members: []ViewMember{
-		{ID: "1", Member: Member{ProcessID: "a", Endpoint: "a:1", Incarnation: "x", Rack: "r"},
-			Assignment: Assignment{Active: []store.TaskID{task(0, 2)}, Releasing: []Release{{task(0, 0), "a"}, {task(0, 1), "b"}}}},
+		{
+			ID: "1", Member: Member{ProcessID: "a", Endpoint: "a:1", Incarnation: "x", Rack: "r"},
+			Assignment: Assignment{Active: []store.TaskID{task(0, 2)}, Releasing: []Release{{task(0, 0), "a"}, {task(0, 1), "b"}}},
+		},
 		{ID: "2", Member: Member{ProcessID: "a", Endpoint: "a:1", Incarnation: "x", Rack: "r"}, Assignment: Assignment{Active: []store.TaskID{task(0, 3)}, Incoming: []store.TaskID{task(0, 0)}}},
 		{ID: "3", Member: Member{ProcessID: "b", Endpoint: "b:1"}, Assignment: Assignment{Standby: []store.TaskID{task(0, 3), task(0, 3)}}},
 		{ID: "4", Member: Member{ProcessID: "c", Endpoint: ""}, Assignment: Assignment{Problems: []Problem{{Kind: BadEndpoint}}}},

@@ -7,9 +7,10 @@ import (
 	"iter"
 	"slices"
 
+	"github.com/twmb/franz-go/pkg/kmsg"
+
 	"github.com/statemesh/statemesh/router"
 	"github.com/statemesh/statemesh/store"
-	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
 // View is the whole map of one epoch: every member with what it said and what it was told.

@@ -105,8 +105,9 @@ func tidy(set []store.TaskID) []store.TaskID {
 
 // reader takes the primitives off. After the first error every method returns zero values.
 type reader struct {
-	b   []byte
-	err error
+	b     []byte
+	newer bool // written by a later version
+	err   error
 }
 
 func (r *reader) fail(what string) {
