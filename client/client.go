@@ -41,7 +41,7 @@ type Config struct {
 
 	// Logger gets a line when the map is learned or cannot be. nil: none.
 	Logger *slog.Logger
-	// Registerer takes the metrics. nil: none.
+	// Registerer takes the metrics, those of one client. nil: none.
 	Registerer prometheus.Registerer
 	// Dial replaces the TCP dialer, for tests and tunnels. addr is the endpoint.
 	Dial func(ctx context.Context, addr string) (net.Conn, error)
