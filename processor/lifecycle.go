@@ -26,13 +26,13 @@ func (t *thread) kafkaThread() kafka.Thread {
 	}
 }
 
-// open makes the clients of a new membership.
-func (t *thread) open(ctx context.Context) error {
+// open makes the clients of a new membership, which live as long as hard. ctx ends the wait for brokers.
+func (t *thread) open(ctx, hard context.Context) error {
 	t.transactionalID = t.newTransactionalID()
 	t.owned, t.running = make(map[store.TaskID]*ownedTask), nil
 	t.inputs = make(map[string]map[int32]*ownedInput)
 	t.inGroup, t.dirtySince, t.aborted = false, time.Time{}, nil
-	m := newMember(ctx)
+	m := newMember(hard)
 	t.member = m
 	t.current.Store(m)
 	t.age = newAge(t.rt.now, t.rt.cfg.SessionTimeout, func(ctx context.Context) error {
@@ -40,32 +40,49 @@ func (t *thread) open(ctx context.Context) error {
 		return t.rt.coord.heartbeat(ctx, identity{member: id, generation: generation})
 	})
 	// The producer first: its id is initialised before the member is, and whoever held it before is barred.
-	out, err := t.newProducer(ctx)
-	if err != nil {
-		if refused := t.refused(err); refused != nil {
-			return refused
-		}
-		return fmt.Errorf("transactional id %s: %w", t.transactionalID, err)
+	if err := t.startProducer(ctx, hard); err != nil {
+		return err
 	}
-	t.setOutput(out)
 	balancer, err := group.NewBalancer(group.BalancerConfig{
 		Shape: t.rt.shape, Member: t.memberInfo(t.transactionalID), Observer: t.rt.observer, Now: t.rt.now, Logger: t.log,
 		OnAssignment: func(a group.Assignment) { m.note(memberEvent{kind: eventAssignment, assignment: a}) },
 	})
 	if err != nil {
-		return errors.Join(err, t.closeOutput(ctx))
+		return errors.Join(err, t.closeOutput(hard))
 	}
 	cfg := t.kafkaThread()
 	cfg.Balancer = balancer
 	opts, err := t.rt.cfg.Kafka.Member(cfg)
 	if err == nil {
-		opts = append(append(opts, m.options()...), kgo.WithContext(ctx))
+		opts = append(append(opts, m.options()...), kgo.WithContext(hard))
 		m.client, err = kgo.NewClient(opts...)
 	}
 	if err != nil {
-		return errors.Join(fmt.Errorf("group client: %w", err), t.closeOutput(ctx))
+		return errors.Join(fmt.Errorf("group client: %w", err), t.closeOutput(hard))
 	}
 	return nil
+}
+
+// startProducer makes a producer and initialises its id, again while brokers are away, for up to Config.TaskTimeout.
+func (t *thread) startProducer(ctx, hard context.Context) error {
+	began := t.rt.now()
+	for wait := 50 * time.Millisecond; ; wait = min(2*wait, 2*time.Second) {
+		out, err := t.newProducer(hard)
+		if err == nil {
+			t.out, t.env.out = out, out
+			return nil
+		}
+		if refused := t.refused(err); refused != nil {
+			return refused
+		}
+		if t.rt.now().Sub(began) > t.rt.cfg.TaskTimeout {
+			return fmt.Errorf("producer %s: not initialised in %s: %w", t.transactionalID, t.rt.cfg.TaskTimeout, err)
+		}
+		t.log.WarnContext(ctx, "producer not initialised", "error", err)
+		if err := sleep(ctx, wait); err != nil {
+			return err
+		}
+	}
 }
 
 // newProducer makes a producer; a transactional one is initialised.
@@ -85,10 +102,6 @@ func (t *thread) newProducer(ctx context.Context) (*output, error) {
 		}
 	}
 	return newOutput(client, t.transactional(), t.rt.chosenPartitions), nil
-}
-
-func (t *thread) setOutput(out *output) {
-	t.out, t.env.out = out, out
 }
 
 // closeOutput ends the producer. A transaction that is open is aborted if the broker is there to hear it; else it ends

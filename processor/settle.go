@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 
@@ -149,26 +148,8 @@ func decideOutcome(sequence store.Sequence, by string, before store.Sequence, ow
 // replaceProducer gives the producer up and makes a new one with the same transactional id, initialised: what the old
 // one may have open is ended by that.
 func (t *thread) replaceProducer(ctx context.Context) error {
-	old := t.out
-	old.close()
-	began := t.rt.now()
-	for wait := 50 * time.Millisecond; ; wait = min(2*wait, 2*time.Second) {
-		out, err := t.newProducer(ctx)
-		if err == nil {
-			t.setOutput(out)
-			return nil
-		}
-		if refused := t.refused(err); refused != nil {
-			return refused
-		}
-		if t.rt.now().Sub(began) > t.rt.cfg.TaskTimeout {
-			return fmt.Errorf("transactional id %s: not initialised in %s: %w", t.transactionalID, t.rt.cfg.TaskTimeout, err)
-		}
-		t.log.WarnContext(ctx, "producer not initialised", "error", err)
-		if err := sleep(ctx, wait); err != nil {
-			return err
-		}
-	}
+	t.out.close()
+	return t.startProducer(ctx, ctx)
 }
 
 // rewind brings every task that is not at its last commit back to it, and the fetcher with them.

@@ -107,7 +107,7 @@ func (t *thread) wake() {
 
 // runMember is one membership, from its clients to their end.
 func (t *thread) runMember(ctx, hard context.Context) (err error) {
-	if err := t.open(hard); err != nil {
+	if err := t.open(ctx, hard); err != nil {
 		return err
 	}
 	work, cancel := context.WithCancel(hard)
