@@ -90,3 +90,18 @@ type ConfigError struct {
 }
 
 func (e *ConfigError) Error() string { return "config " + e.Field + ": " + e.Reason }
+
+// RefusedError reports that the group's leader gives this instance no tasks.
+type RefusedError struct {
+	Group string
+	// Problem is what the leader objects to, such as "duplicate process id" or "other topology"; Detail names the
+	// culprit.
+	Problem, Detail string
+}
+
+func (e *RefusedError) Error() string {
+	if e.Detail == "" {
+		return fmt.Sprintf("group %s: the leader gives this instance no tasks: %s", e.Group, e.Problem)
+	}
+	return fmt.Sprintf("group %s: the leader gives this instance no tasks: %s: %s", e.Group, e.Problem, e.Detail)
+}

@@ -169,7 +169,7 @@ func (t *thread) attend(ctx context.Context) error {
 		case eventAssignment:
 			t.rt.fences.add(e.assignment.Fence)
 			if problem, refused := e.assignment.Refused(); refused {
-				return fmt.Errorf("group %s: the leader gives this instance no tasks: %w", t.rt.cfg.ApplicationID, problem)
+				return &RefusedError{Group: t.rt.cfg.ApplicationID, Problem: problem.Kind.String(), Detail: problem.Detail}
 			}
 		case eventAssigned:
 			t.assign(ctx, e.partitions)
