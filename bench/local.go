@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"path/filepath"
-	"testing"
+	"time"
 
 	"github.com/dgraph-io/badger/v4"
 
@@ -44,7 +44,10 @@ func local(ctx context.Context, b *bench) error {
 			return err
 		}
 	}
-	task.Commit(store.Checkpoint{Sequence: 1, StreamTime: int64(b.keys)})
+	task.Commit(store.Checkpoint{
+		Sequence: 1, StreamTime: int64(b.keys),
+		Changelogs: map[store.Name]store.LogPosition{spec.Name: {Next: store.Offset(b.keys)}},
+	})
 	recent, err := reads(ctx, task, spec.Name, b.keys)
 	if err != nil {
 		return err
@@ -80,47 +83,38 @@ type readCost struct{ get, scan float64 } // ns
 
 // reads pins a snapshot per get, as a query does.
 func reads(ctx context.Context, task *layered.Task, name store.Name, keys int) (readCost, error) {
-	var failed error
-	get := testing.Benchmark(func(tb *testing.B) {
-		for tb.Loop() {
-			snap, err := task.Snapshot()
-			if err != nil {
-				failed = err
-				return
-			}
-			kv, err := snap.KeyValue(name)
-			if err == nil {
-				_, err = kv.Get(ctx, key(rand.IntN(keys)))
-			}
-			snap.Close()
-			if err != nil {
-				failed = err
-				return
-			}
+	get, err := perOp(func() error {
+		snap, err := task.Snapshot()
+		if err != nil {
+			return err
 		}
-	})
-	if failed != nil {
-		return readCost{}, failed
-	}
-	rows := 0
-	scan := testing.Benchmark(func(tb *testing.B) {
-		for tb.Loop() {
-			snap, err := task.Snapshot()
-			if err != nil {
-				failed = err
-				return
-			}
-			rows, failed = scanAll(ctx, snap, name)
-			snap.Close()
-			if failed != nil {
-				return
-			}
+		defer snap.Close()
+		kv, err := snap.KeyValue(name)
+		if err != nil {
+			return err
 		}
+		_, err = kv.Get(ctx, key(rand.IntN(keys)))
+		return err
 	})
-	if failed == nil && rows != keys {
-		failed = fmt.Errorf("scan: %d rows of %d", rows, keys)
+	if err != nil {
+		return readCost{}, fmt.Errorf("get: %w", err)
 	}
-	return readCost{get: perOp(get), scan: perOp(scan) / float64(keys)}, failed
+	scan, err := perOp(func() error {
+		snap, err := task.Snapshot()
+		if err != nil {
+			return err
+		}
+		defer snap.Close()
+		rows, err := scanAll(ctx, snap, name)
+		if err == nil && rows != keys {
+			err = fmt.Errorf("%d rows of %d", rows, keys)
+		}
+		return err
+	})
+	if err != nil {
+		return readCost{}, fmt.Errorf("scan: %w", err)
+	}
+	return readCost{get: get, scan: scan / float64(keys)}, nil
 }
 
 func scanAll(ctx context.Context, snap *layered.Snapshot, name store.Name) (rows int, err error) {
@@ -140,7 +134,26 @@ func scanAll(ctx context.Context, snap *layered.Snapshot, name store.Name) (rows
 	return rows, it.Err()
 }
 
-func perOp(r testing.BenchmarkResult) float64 { return float64(r.T.Nanoseconds()) / float64(r.N) }
+// perOp is what one call of op costs, in ns, over a second of calls after a few to warm up.
+func perOp(op func() error) (float64, error) {
+	for range 3 {
+		if err := op(); err != nil {
+			return 0, err
+		}
+	}
+	const atOnce = 16 // between two looks at the clock
+	n := 0
+	begin := time.Now()
+	for time.Since(begin) < time.Second {
+		for range atOnce {
+			if err := op(); err != nil {
+				return 0, err
+			}
+		}
+		n += atOnce
+	}
+	return float64(time.Since(begin).Nanoseconds()) / float64(n), nil
+}
 
 // rawBadger fills a database with the options that the engine uses where they matter: values inline, no compression.
 func rawBadger(dir string, keys int) (*badger.DB, error) {
@@ -162,39 +175,39 @@ func rawBadger(dir string, keys int) (*badger.DB, error) {
 }
 
 func rawReads(db *badger.DB, keys int) (get, scan float64, err error) {
-	g := testing.Benchmark(func(tb *testing.B) {
-		for tb.Loop() {
-			txn := db.NewTransactionAt(1, false)
-			item, e := txn.Get(key(rand.IntN(keys)))
-			if e == nil {
-				_, e = item.ValueCopy(nil)
-			}
-			txn.Discard()
-			if e != nil {
-				err = e
-				return
-			}
+	get, err = perOp(func() error {
+		txn := db.NewTransactionAt(1, false)
+		defer txn.Discard()
+		item, err := txn.Get(key(rand.IntN(keys)))
+		if err != nil {
+			return err
 		}
+		_, err = item.ValueCopy(nil)
+		return err
 	})
-	rows := 0
-	s := testing.Benchmark(func(tb *testing.B) {
-		for tb.Loop() {
-			rows = 0
-			txn := db.NewTransactionAt(1, false)
-			it := txn.NewIterator(badger.DefaultIteratorOptions)
-			for it.Rewind(); it.Valid(); it.Next() {
-				_ = it.Item().KeyCopy(nil)
-				if _, e := it.Item().ValueCopy(nil); e != nil {
-					err = e
-				}
-				rows++
-			}
-			it.Close()
-			txn.Discard()
-		}
-	})
-	if err == nil && rows != keys {
-		err = fmt.Errorf("raw scan: %d rows of %d", rows, keys)
+	if err != nil {
+		return 0, 0, fmt.Errorf("raw get: %w", err)
 	}
-	return perOp(g), perOp(s) / float64(keys), err
+	scan, err = perOp(func() error {
+		txn := db.NewTransactionAt(1, false)
+		defer txn.Discard()
+		it := txn.NewIterator(badger.DefaultIteratorOptions)
+		defer it.Close()
+		rows := 0
+		for it.Rewind(); it.Valid(); it.Next() {
+			_ = it.Item().KeyCopy(nil)
+			if _, err := it.Item().ValueCopy(nil); err != nil {
+				return err
+			}
+			rows++
+		}
+		if rows != keys {
+			return fmt.Errorf("%d rows of %d", rows, keys)
+		}
+		return nil
+	})
+	if err != nil {
+		return 0, 0, fmt.Errorf("raw scan: %w", err)
+	}
+	return get, scan / float64(keys), nil
 }

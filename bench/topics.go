@@ -77,3 +77,6 @@ func (b *bench) drain(ctx context.Context, topic string, n int) (wall, cpu time.
 	wall, cpu = used().since(from)
 	return wall, cpu, nil
 }
+
+// keyed is the i-th record of a table: each key once.
+func keyed(i int) *kgo.Record { return &kgo.Record{Key: key(i), Value: value(i)} }
