@@ -16,21 +16,6 @@ import (
 	"github.com/statemesh/statemesh/store"
 )
 
-// moving calls move after every so many records.
-type moving struct {
-	*memoryTask
-	every, seen, calls int
-	move               func()
-}
-
-func (m *moving) Restore(name store.Name, batch []store.Change) error {
-	for m.seen += len(batch); m.seen >= m.every; m.seen -= m.every {
-		m.calls++
-		m.move()
-	}
-	return m.memoryTask.Restore(name, batch)
-}
-
 // TestFetchErrorsThatPass: leaders move, brokers do not know yet, answers are corrupt. The restore ends all the same.
 func TestFetchErrorsThatPass(t *testing.T) {
 	for _, e := range []*kerr.Error{

@@ -122,3 +122,20 @@ func (m *memoryTask) content(name store.Name) []string {
 	}
 	return out
 }
+
+func render(e store.Entry) string { return fmt.Sprintf("%s=%s@%d", e.Key, e.Data, e.Timestamp) }
+
+// moving calls move after every so many records.
+type moving struct {
+	*memoryTask
+	every, seen, calls int
+	move               func()
+}
+
+func (m *moving) Restore(name store.Name, batch []store.Change) error {
+	for m.seen += len(batch); m.seen >= m.every; m.seen -= m.every {
+		m.calls++
+		m.move()
+	}
+	return m.memoryTask.Restore(name, batch)
+}

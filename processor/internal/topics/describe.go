@@ -46,10 +46,10 @@ func describe(ctx context.Context, adm *kadm.Client, topics []string) (infos map
 	topics = slices.Clone(topics)
 	slices.Sort(topics)
 	topics = slices.Compact(topics)
-	details, err := adm.ListTopics(ctx, topics...)
+	details, err := adm.ListTopics(uncached(ctx), topics...)
 	if err != nil {
 		return nil, nil, blame(ctx, "describe", topics, err, func(topic string) error {
-			_, err := adm.ListTopics(ctx, topic)
+			_, err := adm.ListTopics(uncached(ctx), topic)
 			return err
 		})
 	}
@@ -67,6 +67,10 @@ func describe(ctx context.Context, adm *kadm.Client, topics []string) (infos map
 	}
 	return infos, missing, errors.Join(errs...)
 }
+
+// uncached has metadata asked for anew: the client library otherwise repeats an answer for a while, and a topic that was
+// deleted since would count as there. Asking for authorized operations is its way to say so.
+func uncached(ctx context.Context) context.Context { return kadm.WithAuthorizedOps(ctx) }
 
 // settings reads the configuration of topics and completes infos with it.
 func settings(ctx context.Context, adm *kadm.Client, topics []string, infos map[string]Info) (map[string]map[string]string, error) {

@@ -91,6 +91,21 @@ func (i Internal) config() map[string]string {
 // instances may do so at a time. Every problem is reported at once: *MismatchError, *LostError, *RequestError. When a
 // topic is lost nothing is created.
 func Ensure(ctx context.Context, adm *kadm.Client, want []Internal) (map[string]Info, error) {
+	const asks, pause = 5, 200 * time.Millisecond
+	for ask := 1; ; ask++ {
+		infos, err := ensure(ctx, adm, want)
+		// Brokers learn of topics one after another: the one that is asked for settings may not know yet, or not any
+		// more, what another one has listed.
+		if !errors.Is(err, kerr.UnknownTopicOrPartition) || ask == asks {
+			return infos, err
+		}
+		if err := sleep(ctx, pause); err != nil {
+			return nil, err
+		}
+	}
+}
+
+func ensure(ctx context.Context, adm *kadm.Client, want []Internal) (map[string]Info, error) {
 	names := make([]string, len(want))
 	for i, w := range want {
 		names[i] = w.Topic
@@ -127,7 +142,7 @@ func Ensure(ctx context.Context, adm *kadm.Client, want []Internal) (map[string]
 // confirmLost asks a few times before it calls a topic lost: a broker that has just started may not have heard of
 // every topic yet. It returns what is still missing and may be created.
 func confirmLost(ctx context.Context, adm *kadm.Client, want []Internal, missing []string) ([]string, error) {
-	const asks, pause = 5, 400 * time.Millisecond // the client keeps an answer for 250ms
+	const asks, pause = 5, 200 * time.Millisecond
 	for ask := 0; ; ask++ {
 		var lost []error
 		for _, w := range want {
@@ -217,7 +232,7 @@ func await(ctx context.Context, adm *kadm.Client, names []string, infos map[stri
 			return nil, err
 		}
 		waited += pause
-		details, err := adm.ListTopics(ctx, missing...)
+		details, err := adm.ListTopics(uncached(ctx), missing...)
 		if err != nil {
 			return nil, fmt.Errorf("describe %d topics: %w", len(missing), err)
 		}
