@@ -3,6 +3,7 @@ package layered
 import (
 	"maps"
 	"slices"
+	"testing"
 )
 
 // MoveNow moves what is recent of one task.
@@ -26,3 +27,13 @@ func StallMoves(t *Task) *Task {
 
 // EndStall ends what StallMoves began.
 func EndStall(s *Stores, t *Task) { s.endMove(t) }
+
+// ReclaimNow gives back what was dropped.
+func ReclaimNow(tb testing.TB, s *Stores) {
+	tb.Helper()
+	for _, e := range s.engines() {
+		if _, err := e.Reclaim(tb.Context()); err != nil {
+			tb.Fatal(err)
+		}
+	}
+}
