@@ -55,13 +55,20 @@ func (s *Server) scatter(ctx context.Context, rd *read, parts []store.Partition,
 		}
 		return nil
 	}
+	var failed error
+	if len(parts) == 1 && s.isHere(rd, parts[0]) { // the most frequent request: no legs, no rounds
+		if failed = ask.local(ctx, parts[0]); failed == nil {
+			rd.call.via(viaLocal)
+			return nil
+		}
+	}
 	legs := make([]*leg, len(parts))
 	for i, p := range parts {
-		legs[i] = &leg{q: router.Query{
-			Store: rd.store, Partition: p, Self: s.cfg.Instance, MaxStaleness: s.bound(rd, store.RoleUnknown),
-		}}
-		if rd.opts.OnlyActive {
-			legs[i].q.Prefer = router.OnlyActive
+		legs[i] = &leg{q: s.query(rd, p)}
+	}
+	if failed != nil {
+		if fatal := s.passOver(ctx, legs[0], s.self(), failed); fatal != nil {
+			return fatal
 		}
 	}
 	var last error
@@ -77,6 +84,24 @@ func (s *Server) scatter(ctx context.Context, rd *read, parts []store.Partition,
 		s.awaitEpoch(ctx, legs)
 	}
 	return fmt.Errorf("gave up after %d rounds: %w", maxRounds, last)
+}
+
+// query is what router decides about.
+func (s *Server) query(rd *read, p store.Partition) router.Query {
+	q := router.Query{Store: rd.store, Partition: p, Self: s.cfg.Instance, MaxStaleness: s.bound(rd, store.RoleUnknown)}
+	if rd.opts.OnlyActive {
+		q.Prefer = router.OnlyActive
+	}
+	return q
+}
+
+// isHere reports whether this instance is the one to answer.
+func (s *Server) isHere(rd *read, p store.Partition) bool {
+	return router.Decide(s.deps.Table.Load(), s.query(rd, p)).Verdict == router.Local
+}
+
+func (s *Server) self() router.Replica {
+	return router.Replica{Instance: s.cfg.Instance, Endpoint: s.cfg.Endpoint, Role: store.RoleActive}
 }
 
 // group is the legs that one instance is asked for.
@@ -99,7 +124,7 @@ func (s *Server) plan(legs []*leg) ([]*group, error) {
 		}
 		groups = append(groups, &group{to: to, local: to.Instance == s.cfg.Instance, legs: []*leg{l}})
 	}
-	self := router.Replica{Instance: s.cfg.Instance, Endpoint: s.cfg.Endpoint, Role: store.RoleActive}
+	self := s.self()
 	for _, l := range legs {
 		if l.hint.Instance != "" && (snap == nil || snap.Epoch() < l.hintEpoch) {
 			put(l.hint, l)
