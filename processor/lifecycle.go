@@ -156,6 +156,8 @@ func (t *thread) leave(ctx context.Context) {
 		t.log.WarnContext(ctx, "group not left, the session times out", "error", err)
 	}
 	t.member.client.CloseAllowingRebalance()
+	// Closing drains what is buffered, which counts as a poll and may block, for good, the client's own second leaving.
+	t.member.client.AllowRebalance()
 }
 
 // attend acts on what the group and the restores have brought since the last look.
