@@ -180,3 +180,58 @@ func TestFetchesAreShared(t *testing.T) {
 		}
 	})
 }
+
+// TestPartitionsTakeTurns: when every answer is full after one partition, the one that has waited longest is first in
+// each request.
+func TestPartitionsTakeTurns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const tasks, n = 4, 1000
+		w := newWorld(t, kfake.NumBrokers(1), kfake.Ports(9092))
+		if err := w.cluster.CreateTopic("wide-changelog", tasks, map[string]string{"cleanup.policy": "compact"}); err != nil {
+			t.Fatal(err)
+		}
+		for p := range int32(tasks) {
+			writeLong(w, "wide-changelog", p, n)
+		}
+		var requests, shared int
+		var servedAt [tasks]int
+		w.cluster.ControlKey(int16(kmsg.Fetch), func(kreq kmsg.Request) (kmsg.Response, error, bool) {
+			w.cluster.KeepControl()
+			requests++
+			var asked []int32
+			for _, topic := range kreq.(*kmsg.FetchRequest).Topics {
+				for _, p := range topic.Partitions {
+					asked = append(asked, p.Partition)
+				}
+			}
+			for _, p := range asked[1:] {
+				shared++
+				if servedAt[p] < servedAt[asked[0]] {
+					t.Errorf("request %d: partition %d, last served at %d, comes before %d, last served at %d",
+						requests, asked[0], servedAt[asked[0]], p, servedAt[p])
+				}
+			}
+			servedAt[asked[0]] = requests
+			return nil, nil, false
+		})
+		r, err := New(Config{Client: w.direct, Group: group, FetchBytes: 1024, PartitionBytes: 1024})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for p := range tasks {
+			req := w.request(newMemoryTask(t, store.Partition(p)))
+			req.Changelogs = map[store.Name]Changelog{countsStore: w.changelog("wide-changelog")}
+			w.wg.Go(func() {
+				if _, err := r.Restore(t.Context(), req); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		synctest.Wait()
+		w.run(r)
+		w.settle(t, r)
+		if requests < tasks*n/50 || shared == 0 {
+			t.Errorf("%d requests, %d partitions shared one", requests, shared)
+		}
+	})
+}

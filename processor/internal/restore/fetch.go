@@ -1,6 +1,7 @@
 package restore
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -17,7 +18,9 @@ type worker struct {
 	r      *Restorer
 	broker int32
 	wake   chan struct{}
-	queue  []*stream // guarded by r.mu; in the order of their turn
+
+	queue   []*stream // guarded by r.mu
+	fetches int64     // answered so far; guarded by r.mu
 }
 
 // Run fetches what restores ask for until ctx ends. It is called once.
@@ -161,7 +164,7 @@ func (w *worker) waiting() bool {
 	return len(w.queue) > 0
 }
 
-// take empties the queue. A stream that must be alone comes first.
+// take empties the queue, those first whose turn it is.
 func (w *worker) take() []*stream {
 	w.r.mu.Lock()
 	defer w.r.mu.Unlock()
@@ -172,12 +175,10 @@ func (w *worker) take() []*stream {
 		}
 		s.state = fetching
 		streams = append(streams, s)
-		if last := len(streams) - 1; s.alone && !streams[0].alone {
-			streams[0], streams[last] = streams[last], streams[0]
-		}
 	}
 	clear(w.queue)
 	w.queue = w.queue[:0]
+	slices.SortStableFunc(streams, func(a, b *stream) int { return cmp.Compare(a.turn(), b.turn()) })
 	return streams
 }
 
@@ -215,8 +216,9 @@ func (w *worker) fetch(ctx context.Context, streams []*stream) (held int64) {
 			held += w.answered(s, p, s == streams[0], now)
 		}
 	}
+	w.fetches++
 	for _, s := range streams {
-		if s.state == fetching { // a throttled broker leaves partitions out
+		if s.state == fetching {
 			w.requeue(s)
 		}
 	}
@@ -263,16 +265,17 @@ func (w *worker) request(streams []*stream) (*kmsg.FetchRequest, map[fetchKey]*s
 	return req, fetched
 }
 
-// answered takes in the answer for one partition. r.mu is held.
+// answered takes in the answer for one partition. A stream that may go on is still fetching afterwards. r.mu is held.
 func (w *worker) answered(s *stream, p *kmsg.FetchResponseTopicPartition, first bool, now time.Time) (held int64) {
 	switch err := kerr.ErrorForCode(p.ErrorCode); {
 	case err == nil:
 		e, ok := s.advanced(p, first, now)
 		if ok {
+			s.served = w.fetches + 1
 			s.out <- e // never blocks: pending <= depth, and there is room for a last event
 		}
-		if s.state == fetching {
-			w.requeue(s)
+		if s.lastErr != nil {
+			w.r.unresolve(s)
 		}
 		return e.held
 	case errors.Is(err, kerr.OffsetOutOfRange):

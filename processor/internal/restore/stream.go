@@ -51,6 +51,8 @@ type stream struct {
 	// alone asks to be the first of a request: only the first partition's empty answer proves that there is nothing,
 	// the others may merely have found the answer full.
 	alone bool
+	// served is the number of its leader's fetch that last brought something.
+	served int64
 	// denied counts in a row how often metadata did not know the topic.
 	denied int
 	// lastErr is what the last answer said, nil when it was good; errSince is when a run of errors began, fails counts
@@ -110,9 +112,11 @@ func (s *stream) advanced(p *kmsg.FetchResponseTopicPartition, first bool, now t
 		if s.blockedSince.IsZero() {
 			s.blockedSince = now
 		}
-	case !first || len(p.RecordBatches) > 0:
-		// Either the answer was full before it came to this partition, or only a part of a batch fitted.
+	case !first:
+		// The answer may have been full before it came to this partition, or only a part of a batch fitted.
 		s.alone = true
+	case len(p.RecordBatches) > 0:
+		s.failed(fmt.Errorf("%d bytes from offset %d hold no whole batch", len(p.RecordBatches), s.next), now)
 	default:
 		// Everything up to the bound is decided, and nothing of it is left: the cleaner took the tail.
 		s.next, s.state = s.bound, finished
@@ -130,6 +134,15 @@ func (s *stream) failed(err error, now time.Time) {
 	}
 	s.retryAt = now.Add(min(first<<min(s.fails, 10), last))
 	s.fails++
+}
+
+// turn orders the streams of a request: who must be first, then who has waited longest. An answer may be full before it
+// comes to the later ones.
+func (s *stream) turn() int64 {
+	if s.alone {
+		return -1
+	}
+	return s.served
 }
 
 // stuck says why nothing can be expected any more, or is nil.

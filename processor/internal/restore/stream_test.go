@@ -30,6 +30,7 @@ func TestAnswersMoveAStream(t *testing.T) {
 		{"batch that begins before the position", whole(0, 5), 20, 20, false, true, false, false, false, 6},
 		{"batch before the position only", whole(0, 3), 20, 20, false, false, false, true, false, 4},
 		{"a part of a batch", whole(4, 9)[:50], 20, 20, false, false, false, true, false, 4},
+		{"a part of a batch, first in the request", whole(4, 9)[:50], 20, 20, true, false, false, false, false, 4},
 		{"a whole batch and a part", append(whole(4, 5), whole(6, 9)[:30]...), 20, 20, false, true, false, false, false, 6},
 		{"nothing, others were served first", nil, 20, 20, false, false, false, true, false, 4},
 		{"nothing, though first in the request", nil, 20, 20, true, true, true, false, false, 10},
@@ -51,8 +52,8 @@ func TestAnswersMoveAStream(t *testing.T) {
 			if (s.state == finished) != c.last {
 				t.Errorf("state %s", s.state)
 			}
-			if s.lastErr != nil {
-				t.Error("a good answer leaves the last error")
+			if broken := c.name == "a part of a batch, first in the request"; (s.lastErr != nil) != broken || s.retryAt.After(now) != broken {
+				t.Errorf("last error %v, again at %s", s.lastErr, s.retryAt)
 			}
 		})
 	}
