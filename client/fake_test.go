@@ -473,7 +473,7 @@ func (mb *member) answer(p store.Partition, owner string, epoch router.Epoch) wi
 
 func (mb *member) metadata() (*statemeshv1.MetadataSnapshot, <-chan struct{}, error) {
 	mb.maps.Add(1)
-	if mb.m.noMap {
+	if mb.m.noMap.Load() {
 		return nil, nil, &store.NotReadyError{Reason: "no metadata yet", RetryAfter: 50 * time.Millisecond}
 	}
 	d, changed := mb.m.snapshot()

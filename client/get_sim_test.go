@@ -234,14 +234,12 @@ func TestMapNotReadyYet(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMesh(t, 1, "a")
 		m.put("k", "v")
-		m.noMap = true
+		m.noMap.Store(true)
 		c := m.client(nil)
 		var wg sync.WaitGroup
 		wg.Go(func() {
 			time.Sleep(time.Second)
-			m.mu.Lock()
-			m.noMap = false
-			m.mu.Unlock()
+			m.noMap.Store(false)
 		})
 		wantValue(t, c, "k", "v")
 		wg.Wait()

@@ -262,6 +262,8 @@ func TestPoolReconnectsAreSpread(t *testing.T) {
 			})
 		}
 		wg.Wait()
+		mu.Lock()
+		defer mu.Unlock() // one may still be dialling
 		if len(at) > n*20 {
 			t.Fatalf("%d dials of %d pools in 10 s", len(at), n)
 		}

@@ -75,6 +75,7 @@ func TestScan(t *testing.T) {
 		if want := sortedKeys(m.data[p], nil); !slices.Equal(got, want) {
 			t.Fatalf("one partition: %d rows, want %d", len(got), len(want))
 		}
+		m.member("d").forward.Store(true)
 		if got := scanAll(t, c, ScanQuery{}, Via("d:1")); !slices.Equal(got, sortedKeys(want, nil)) {
 			t.Fatalf("via the one that holds nothing: %d rows", len(got))
 		}
