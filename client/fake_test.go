@@ -43,8 +43,8 @@ type mesh struct {
 	dials   map[string]int
 	conns   atomic.Int64 // open client connections
 	changed chan struct{}
-	noWatch bool // Watch is not served
-	noMap   bool // NOT_READY instead of metadata
+	noWatch bool        // Watch is not served
+	noMap   atomic.Bool // NOT_READY instead of metadata
 	appName string
 	rowsPer int // rows per scan message
 }
@@ -188,14 +188,15 @@ func (m *mesh) put(key, value string) store.Partition {
 	return p
 }
 
-// move gives a partition another owner under a new epoch.
-func (m *mesh) move(p store.Partition, to string) {
+// move gives a partition another owner under a new epoch, which it returns.
+func (m *mesh) move(p store.Partition, to string) router.Epoch {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.owner[p] = to
 	m.epoch++
 	close(m.changed)
 	m.changed = make(chan struct{})
+	return m.epoch
 }
 
 // freeze makes a member live in the present epoch for ever.

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/statemesh/statemesh/proto/wire"
+	"github.com/statemesh/statemesh/router"
 	"github.com/statemesh/statemesh/store"
 )
 
@@ -97,13 +98,14 @@ func TestScanResumes(t *testing.T) {
 				}
 			}
 			m.mu.Unlock()
+			var epoch router.Epoch
 			for _, p := range mine {
-				m.move(p, to)
+				epoch = m.move(p, to)
 			}
 			if len(mine) == 0 {
 				return nil
 			}
-			return &store.MovedError{Store: counts, Partition: mine[0], Instance: to, Endpoint: to + ":1", Epoch: int64(m.epoch)}
+			return &store.MovedError{Store: counts, Partition: mine[0], Instance: to, Endpoint: to + ":1", Epoch: int64(epoch)}
 		},
 		"instance leaves": func(*mesh, *member) error { return store.ErrShuttingDown },
 		"not ready": func(*mesh, *member) error {
