@@ -76,7 +76,7 @@ func TestScanPagesEqualModel(t *testing.T) {
 		}
 	})
 	all := fill(m, 300, func(i int) []byte { return fmt.Appendf(nil, "v%d", i) })
-	for range 150 {
+	for range 80 {
 		req := &statemeshv1.ScanRequest{Store: string(testStore)}
 		if rnd.IntN(2) == 0 {
 			req.Order = statemeshv1.Order_ORDER_DESCENDING
@@ -137,7 +137,7 @@ func TestScatterGather(t *testing.T) {
 	t.Parallel()
 	m := newMesh(t, 4, 12, func(p int) int { return p % 3 })
 	big := bytes.Repeat([]byte("x"), 100<<10)
-	all := fill(m, 20, func(i int) []byte { return append(fmt.Appendf(nil, "%d", i), big...) })
+	all := fill(m, 12, func(i int) []byte { return append(fmt.Appendf(nil, "%d", i), big...) })
 	want := scanModel(all, &statemeshv1.ScanRequest{})
 	var wg sync.WaitGroup
 	for i := range 64 {
@@ -248,7 +248,7 @@ func TestAbandonedScans(t *testing.T) {
 	t.Parallel()
 	m := newMesh(t, 3, 6, func(p int) int { return p % 3 }, func(_ string, c *Config, _ *Deps) { c.ScanChunkBytes = 2 << 10 })
 	fill(m, 300, func(int) []byte { return make([]byte, 500) })
-	rounds := 120
+	rounds := 60
 	if testing.Short() {
 		rounds = 20
 	}
