@@ -164,7 +164,7 @@ func (t *thread) leave(ctx context.Context) {
 func (t *thread) attend(ctx context.Context) error {
 	events, lost := t.member.take()
 	if lost {
-		return errLost
+		return t.whyLost(ctx)
 	}
 	for _, e := range events {
 		switch e.kind {
@@ -191,6 +191,16 @@ func (t *thread) attend(ctx context.Context) error {
 		t.rt.reviewState()
 	}
 	return nil
+}
+
+// whyLost ends a membership that the client has given up. The client puts the reason into the next poll: it may be one
+// that no new membership cures.
+func (t *thread) whyLost(ctx context.Context) error {
+	t.fetch(t.member.poll(ctx, 0, t.rt.cfg.MaxPollRecords))
+	if err := t.fetchProblems(ctx); is[*AuthorizationError](err) {
+		return err
+	}
+	return errLost
 }
 
 // assign begins each task of which all inputs have come.
