@@ -18,8 +18,8 @@ import (
 // Config of an instance. The zero value of a field means its default. In brackets: the key of the configuration file.
 type Config struct {
 	// Processor says what the processing needs: the application's id, the brokers, the guarantee, threads and timeouts.
-	// ApplicationID and Kafka.Brokers are required. ProcessID, Incarnation, Endpoint, Logger and Registerer are set by
-	// the instance and must be left empty; ProcessID is kept in the state directory.
+	// ApplicationID and Kafka.Brokers are required. ProcessID, Incarnation, Endpoint and EpochFile are the
+	// instance's to set, and Logger and Registerer are those below.
 	Processor processor.Config
 
 	// Views (views) declare what is kept, without code. Exactly one of Views and Topology must be given.
@@ -65,8 +65,8 @@ type Config struct {
 	// AdminListen (admin.listen) is the address of metrics, health and profiles over HTTP, "host:port". Default: none,
 	// since it is not authenticated.
 	AdminListen string
-	// ShutdownTimeout (shutdown.timeout.ms) bounds each step of a stop: drain the reads, then leave the group, then
-	// close the stores. Default 30s, what a supervisor usually waits before it kills.
+	// ShutdownTimeout (shutdown.timeout.ms) is how long a stop waits for queries in flight. Default 10s: a supervisor
+	// usually waits 30s before it kills, and leaving the group takes up to Processor.TransactionTimeout after that.
 	ShutdownTimeout time.Duration
 
 	// Logger receives one line per change of life cycle. nil: nothing is logged.
@@ -125,7 +125,7 @@ func (c Config) withDefaults() Config {
 	orDefault(&c.CacheTTL, 5*time.Second)
 	orDefault(&c.CacheNegativeTTL, min(time.Second, c.CacheTTL))
 	orDefault(&c.CacheBytes, 32<<20)
-	orDefault(&c.ShutdownTimeout, 30*time.Second)
+	orDefault(&c.ShutdownTimeout, 10*time.Second)
 	orDefault(&c.Limits.Requests, 1024)
 	orDefault(&c.Limits.Scans, 128)
 	orDefault(&c.Limits.BatchKeys, 10_000)
@@ -207,7 +207,7 @@ func (c Config) Validate() error {
 	}
 	for _, f := range []struct{ name, value string }{
 		{"Processor.ProcessID", c.Processor.ProcessID}, {"Processor.Incarnation", c.Processor.Incarnation},
-		{"Processor.Endpoint", c.Processor.Endpoint},
+		{"Processor.Endpoint", c.Processor.Endpoint}, {"Processor.EpochFile", c.Processor.EpochFile},
 	} {
 		if f.value != "" {
 			bad(f.name, "%q: the instance sets it; leave it empty", f.value)

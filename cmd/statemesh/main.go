@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+	"time"
 
 	"github.com/statemesh/statemesh/cmd/statemesh/internal/cli"
 )
@@ -16,6 +17,7 @@ var version string
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop) // a second signal ends the process at once
+	// A second signal ends the process at once, but not one that belongs to the first: timeout(1) signals a child twice.
+	context.AfterFunc(ctx, func() { time.AfterFunc(time.Second, stop) })
 	os.Exit(cli.Run(ctx, cli.Process{Args: os.Args[1:], Env: os.Environ(), Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Version: version}))
 }

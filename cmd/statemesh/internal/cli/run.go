@@ -77,6 +77,7 @@ queries for any key from any instance.`,
 		newBrokerCommand(),
 		newProduceCommand(p),
 		newVersionCommand(p),
+		newDocsCommand(),
 	)
 	return root, started
 }

@@ -248,7 +248,9 @@ func (p *parser) environment(env []string) {
 			p.problems = append(p.problems, Problem{Origin: "environment " + name, Text: "no such setting", Hint: hint})
 			continue
 		}
-		p.override(s, value, "environment "+name)
+		if value != "" { // as everywhere, a variable that is empty is as good as none
+			p.override(s, value, "environment "+name)
+		}
 	}
 }
 

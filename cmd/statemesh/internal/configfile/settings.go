@@ -68,8 +68,8 @@ func instance() Section {
 			"Address of metrics, health and profiles over HTTP, host:port. It is not authenticated; empty: none."),
 		text("client.rack", "", func(d *draft) *string { return &d.cfg.Processor.Rack },
 			"Rack or zone of this instance; copies of a task are kept apart by it."),
-		duration("shutdown.timeout.ms", "30s", func(d *draft) *time.Duration { return &d.cfg.ShutdownTimeout },
-			"Bound of each step of a stop: drain reads, leave the group, close the stores."),
+		duration("shutdown.timeout.ms", "10s", func(d *draft) *time.Duration { return &d.cfg.ShutdownTimeout },
+			"How long a stop waits for queries in flight. Leaving the group takes up to transaction.timeout.ms after that."),
 	}}
 }
 
