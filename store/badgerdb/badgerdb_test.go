@@ -13,15 +13,15 @@ func TestEngine(t *testing.T) {
 	storetest.Engine(t, func(t *testing.T) engine.Engine { return openDB(t, badgerdb.Options{Dir: t.TempDir()}) })
 }
 
-func openDB(t testing.TB, opt badgerdb.Options) *badgerdb.DB {
-	t.Helper()
-	db, err := badgerdb.Open(t.Context(), opt)
+func openDB(tb testing.TB, opt badgerdb.Options) *badgerdb.DB {
+	tb.Helper()
+	db, err := badgerdb.Open(tb.Context(), opt)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
-	t.Cleanup(func() {
+	tb.Cleanup(func() {
 		if err := db.Close(); err != nil {
-			t.Error(err)
+			tb.Error(err)
 		}
 	})
 	return db

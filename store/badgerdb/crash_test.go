@@ -371,25 +371,25 @@ func difference(a, b []byte) (first, last int) {
 	return first, last
 }
 
-func space(t testing.TB, db *badgerdb.DB) (engine.SpaceID, engine.StoreID) {
-	t.Helper()
-	sp, err := db.Open(t.Context(), store.TaskID{}, []engine.Declared{{Name: "x", Kind: store.KindKeyValue}})
+func space(tb testing.TB, db *badgerdb.DB) (engine.SpaceID, engine.StoreID) {
+	tb.Helper()
+	sp, err := db.Open(tb.Context(), store.TaskID{}, []engine.Declared{{Name: "x", Kind: store.KindKeyValue}})
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return sp.ID, sp.Stores["x"].ID
 }
 
-func move(t testing.TB, db *badgerdb.DB, m engine.Move) {
-	t.Helper()
-	if err := db.Move(t.Context(), m); err != nil {
-		t.Fatal(err)
+func move(tb testing.TB, db *badgerdb.DB, m engine.Move) {
+	tb.Helper()
+	if err := db.Move(tb.Context(), m); err != nil {
+		tb.Fatal(err)
 	}
 }
 
-func same(t testing.TB, want, got map[string]string) {
-	t.Helper()
+func same(tb testing.TB, want, got map[string]string) {
+	tb.Helper()
 	if d := cmp.Diff(want, got); d != "" {
-		t.Errorf("(-want +got)\n%s", d)
+		tb.Errorf("(-want +got)\n%s", d)
 	}
 }

@@ -103,7 +103,7 @@ func (c *check) add(key, value []byte) {
 	c.Sum += d.Sum64()
 }
 
-func (c check) encode() []byte {
+func (c *check) encode() []byte {
 	b := binary.BigEndian.AppendUint64(make([]byte, 0, checkBytes), c.Timestamp)
 	b = binary.BigEndian.AppendUint64(b, c.Count)
 	return binary.BigEndian.AppendUint64(b, c.Sum)

@@ -18,7 +18,15 @@ import (
 
 const benchKeys = 100_000
 
-func benchKey(dst []byte, n int) []byte { return fmt.Appendf(dst, "user-%011d", n) }
+// benchKey appends "user-" and n in eleven digits; it is cheap, for it runs inside the loops that are measured.
+func benchKey(dst []byte, n int) []byte {
+	dst = append(dst, "user-00000000000"...)
+	for i := len(dst) - 1; n > 0; i-- {
+		dst[i] = byte('0' + n%10)
+		n /= 10
+	}
+	return dst
+}
 
 // cpuSeconds is what the process has used, all its goroutines.
 func cpuSeconds(b *testing.B) float64 {
@@ -106,7 +114,7 @@ func BenchmarkCount(b *testing.B) {
 
 // BenchmarkRestore replays a changelog of keys that repeat, and one of keys that do not, moves included.
 func BenchmarkRestore(b *testing.B) {
-	for name, keys := range map[string]int{"repeated": benchKeys, "distinct": 1 << 40} {
+	for name, keys := range map[string]int{"repeated": benchKeys, "distinct": 1e11} {
 		b.Run(name, func(b *testing.B) {
 			s := running(b, layered.Config{Dir: b.TempDir()})
 			task := openTask(b, s, task0, disk)

@@ -76,7 +76,7 @@ func (c Config) validate() error {
 		}
 	}
 	if procs := runtime.GOMAXPROCS(0); c.Databases > procs {
-		errs = append(errs, fmt.Errorf("Databases: %d is above GOMAXPROCS, %d", c.Databases, procs))
+		errs = append(errs, fmt.Errorf("number of databases: %d is above GOMAXPROCS, %d", c.Databases, procs))
 	}
 	return errors.Join(errs...)
 }

@@ -79,23 +79,23 @@ func open(t *testing.T, spec store.Spec, m moving) storetest.Subject {
 }
 
 // openStores opens Stores that end with the test.
-func openStores(t testing.TB, cfg layered.Config) *layered.Stores {
-	t.Helper()
-	s, err := layered.Open(t.Context(), cfg)
+func openStores(tb testing.TB, cfg layered.Config) *layered.Stores {
+	tb.Helper()
+	s, err := layered.Open(tb.Context(), cfg)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
-	t.Cleanup(func() {
+	tb.Cleanup(func() {
 		for _, task := range layered.OpenTasks(s) {
-			if err := task.Close(context.WithoutCancel(t.Context())); err != nil {
-				t.Error(err)
+			if err := task.Close(context.WithoutCancel(tb.Context())); err != nil {
+				tb.Error(err)
 			}
 		}
 		if err := s.Close(); err != nil {
-			t.Error(err)
+			tb.Error(err)
 		}
 		if n := s.OpenIterators(); n != 0 {
-			t.Errorf("%d iterators left open", n)
+			tb.Errorf("%d iterators left open", n)
 		}
 	})
 	return s

@@ -36,8 +36,8 @@ func (s *Stores) newTask(id store.TaskID, specs []store.Spec) (*Task, error) {
 // its rights (Wipe).
 func (t *Task) load(ctx context.Context) error {
 	t.engines = nil
-	for _, memory := range []bool{false, true} {
-		if err := t.openSpace(ctx, memory); err != nil {
+	for _, on := range []medium{onDisk, inMemory} {
+		if err := t.openSpace(ctx, on); err != nil {
 			return err
 		}
 	}
@@ -69,15 +69,30 @@ func (t *Task) load(ctx context.Context) error {
 	return nil
 }
 
-// openSpace opens the key space of the stores in memory, or on disk, where there are any.
-func (t *Task) openSpace(ctx context.Context, memory bool) error {
+// medium is where a store is kept.
+type medium uint8
+
+const (
+	onDisk medium = iota
+	inMemory
+)
+
+func mediumOf(spec store.Spec) medium {
+	if spec.InMemory {
+		return inMemory
+	}
+	return onDisk
+}
+
+// openSpace opens the key space of the stores on one medium, where there are any.
+func (t *Task) openSpace(ctx context.Context, on medium) error {
 	var mine []*part
 	for _, p := range t.parts {
-		if p.spec.InMemory == memory {
+		if mediumOf(p.spec) == on {
 			mine = append(mine, p)
 		}
 	}
-	eng, limits := t.stores.home(t.id, memory)
+	eng, limits := t.stores.home(t.id, on)
 	if len(mine) == 0 {
 		return dropSpace(ctx, eng, t.id) // of a former topology
 	}
@@ -113,7 +128,7 @@ func (t *Task) openSpace(ctx context.Context, memory bool) error {
 			return err
 		}
 	}
-	t.engines = append(t.engines, &engineUse{Engine: eng, space: sp.ID, memory: memory})
+	t.engines = append(t.engines, &engineUse{Engine: eng, space: sp.ID})
 	t.stores.wake() // what Open left behind may be reclaimed
 	return nil
 }
@@ -154,9 +169,9 @@ func (t *Task) found() (store.Checkpoint, error) {
 	return cp, nil
 }
 
-// home is the engine of a task's stores in memory, or on disk: where its copy is, or else where the fewest are.
-func (s *Stores) home(id store.TaskID, memory bool) (engine.Engine, engine.Limits) {
-	if memory {
+// home is the engine of a task's stores on a medium: where its copy is, or else where the fewest are.
+func (s *Stores) home(id store.TaskID, on medium) (engine.Engine, engine.Limits) {
+	if on == inMemory {
 		return s.memory, engine.Limits{}
 	}
 	best, fewest := s.disks[0], -1

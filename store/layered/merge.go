@@ -42,7 +42,7 @@ func (m *merge) add(entries []*entry) {
 		return
 	}
 	m.tables = append(m.tables, tableCursor{rest: within(entries, m.sp.lo, m.sp.hi)})
-	m.tables[len(m.tables)-1].step(m.tick, m.sp.reverse)
+	m.step(&m.tables[len(m.tables)-1])
 }
 
 // addEngine adds the lowest layer. The merge closes it.
@@ -86,7 +86,7 @@ func (m *merge) next() (row, bool) {
 func (m *merge) pass(r row) {
 	for i := range m.tables {
 		if c := &m.tables[i]; c.key != nil && bytes.Equal(c.key, r.key) {
-			c.step(m.tick, m.sp.reverse)
+			m.step(c)
 		}
 	}
 	// Last, for r.key may be the engine's own.
@@ -126,16 +126,16 @@ func (m *merge) close() {
 	m.tables, m.engine.key = nil, nil
 }
 
-// step goes to the next entry that has a version.
-func (c *tableCursor) step(tick uint64, reverse bool) {
+// step moves a table's cursor to the next entry that has a version.
+func (m *merge) step(c *tableCursor) {
 	for len(c.rest) > 0 {
 		var e *entry
-		if reverse {
+		if m.sp.reverse {
 			e, c.rest = c.rest[len(c.rest)-1], c.rest[:len(c.rest)-1]
 		} else {
 			e, c.rest = c.rest[0], c.rest[1:]
 		}
-		if v := e.at(tick); v != nil {
+		if v := e.at(m.tick); v != nil {
 			c.key, c.ver = e.key, v
 			return
 		}

@@ -62,7 +62,7 @@ func (s *Stores) due(now time.Time) (due []*Task, wait time.Duration) {
 		age  time.Duration
 	}
 	var all []waiting
-	any := false
+	late := false
 	for _, t := range s.dirty() {
 		t.pub.Lock()
 		age := now.Sub(t.dirtySince)
@@ -73,12 +73,12 @@ func (s *Stores) due(now time.Time) (due []*Task, wait time.Duration) {
 			age = s.cfg.MoveInterval - left
 		}
 		t.pub.Unlock()
-		any = any || age >= s.cfg.MoveInterval
+		late = late || age >= s.cfg.MoveInterval
 		all = append(all, waiting{t, age})
 	}
 	for _, w := range all {
 		switch left := s.cfg.MoveInterval - w.age; {
-		case left <= 0, any && w.age >= s.cfg.MoveInterval/2:
+		case left <= 0, late && w.age >= s.cfg.MoveInterval/2:
 			due = append(due, w.task)
 		case wait == 0 || left < wait:
 			wait = left

@@ -261,7 +261,7 @@ func (s *Stores) wake() {
 // leaked reports something that the collector found open.
 func (s *Stores) leaked(what, place string) {
 	s.metrics.leaks.Add(1)
-	s.cfg.Logger.Error("left open by its user", "what", what, "place", place) //nolint:sloglint // called by the collector
+	s.cfg.Logger.Error("left open by its user", "what", what, "place", place)
 }
 
 // limitsOf are the limits of one store's records.

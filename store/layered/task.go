@@ -58,8 +58,7 @@ type Task struct {
 // engineUse is one engine of a task with the task's key space in it.
 type engineUse struct {
 	engine.Engine
-	space  engine.SpaceID
-	memory bool
+	space engine.SpaceID
 }
 
 // scanPin keeps what an iterator of the writer sees. cut is set when a rollback took it away.

@@ -27,89 +27,89 @@ var (
 	local = store.Spec{Name: "l", Kind: store.KindKeyValue, NoChangelog: true}
 )
 
-func openTask(t testing.TB, s *layered.Stores, id store.TaskID, specs ...store.Spec) *layered.Task {
-	t.Helper()
-	task, err := s.OpenTask(t.Context(), id, specs)
+func openTask(tb testing.TB, s *layered.Stores, id store.TaskID, specs ...store.Spec) *layered.Task {
+	tb.Helper()
+	task, err := s.OpenTask(tb.Context(), id, specs)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return task
 }
 
-func kv(t testing.TB, task *layered.Task, name store.Name) store.KeyValue {
-	t.Helper()
+func kv(tb testing.TB, task *layered.Task, name store.Name) store.KeyValue {
+	tb.Helper()
 	kv, err := task.KeyValue(name)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return kv
 }
 
-func set(t testing.TB, task *layered.Task, name store.Name, pairs ...string) {
-	t.Helper()
+func set(tb testing.TB, task *layered.Task, name store.Name, pairs ...string) {
+	tb.Helper()
 	for i := 0; i < len(pairs); i += 2 {
-		if err := kv(t, task, name).Put([]byte(pairs[i]), store.Value{Data: []byte(pairs[i+1]), Timestamp: 9}); err != nil {
-			t.Fatal(err)
+		if err := kv(tb, task, name).Put([]byte(pairs[i]), store.Value{Data: []byte(pairs[i+1]), Timestamp: 9}); err != nil {
+			tb.Fatal(err)
 		}
 	}
 }
 
-func written(t testing.TB, task *layered.Task, name store.Name) map[string]string {
-	t.Helper()
-	it, err := kv(t, task, name).Scan(store.Scan{})
+func written(tb testing.TB, task *layered.Task, name store.Name) map[string]string {
+	tb.Helper()
+	it, err := kv(tb, task, name).Scan(store.Scan{})
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
-	return collect(t, it)
+	return collect(tb, it)
 }
 
-func committed(t testing.TB, task *layered.Task, name store.Name) map[string]string {
-	t.Helper()
+func committed(tb testing.TB, task *layered.Task, name store.Name) map[string]string {
+	tb.Helper()
 	snap, err := task.Snapshot()
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	defer snap.Close()
-	return pinned(t, snap, name)
+	return pinned(tb, snap, name)
 }
 
-func pinned(t testing.TB, snap *layered.Snapshot, name store.Name) map[string]string {
-	t.Helper()
+func pinned(tb testing.TB, snap *layered.Snapshot, name store.Name) map[string]string {
+	tb.Helper()
 	r, err := snap.KeyValue(name)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
-	it, err := r.Scan(t.Context(), store.Scan{})
+	it, err := r.Scan(tb.Context(), store.Scan{})
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
-	return collect(t, it)
+	return collect(tb, it)
 }
 
-func collect(t testing.TB, it store.Iterator) map[string]string {
-	t.Helper()
+func collect(tb testing.TB, it store.Iterator) map[string]string {
+	tb.Helper()
 	defer it.Close()
 	out := make(map[string]string)
 	for it.Next() {
 		out[string(it.Entry().Key)] = string(it.Entry().Data)
 	}
 	if err := it.Err(); err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return out
 }
 
-func equal(t testing.TB, what string, want, got any) {
-	t.Helper()
+func equal(tb testing.TB, what string, want, got any) {
+	tb.Helper()
 	if d := cmp.Diff(want, got); d != "" {
-		t.Errorf("%s: (-want +got)\n%s", what, d)
+		tb.Errorf("%s: (-want +got)\n%s", what, d)
 	}
 }
 
-func moveNow(t testing.TB, s *layered.Stores, task *layered.Task) {
-	t.Helper()
+func moveNow(tb testing.TB, s *layered.Stores, task *layered.Task) {
+	tb.Helper()
 	if err := layered.MoveNow(s, task); err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 }
 

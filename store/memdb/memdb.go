@@ -3,6 +3,7 @@ package memdb
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 
@@ -161,11 +162,7 @@ func (db *DB) find(task store.TaskID) *space {
 }
 
 func clone(s engine.Space) engine.Space {
-	stores := make(map[store.Name]engine.Placed, len(s.Stores))
-	for n, p := range s.Stores {
-		stores[n] = p
-	}
-	s.Stores = stores
+	s.Stores = maps.Clone(s.Stores)
 	s.Record = slices.Clone(s.Record)
 	return s
 }

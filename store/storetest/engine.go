@@ -61,11 +61,11 @@ func EngineWrites(id engine.StoreID, kv map[string]string) iter.Seq[engine.Write
 }
 
 // EngineContent reads everything of a store, and the record, as the engine has it now.
-func EngineContent(t testing.TB, e engine.Engine, space engine.SpaceID, id engine.StoreID) (map[string]string, string) {
-	t.Helper()
+func EngineContent(tb testing.TB, e engine.Engine, space engine.SpaceID, id engine.StoreID) (map[string]string, string) {
+	tb.Helper()
 	snap, err := e.Snapshot(space)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	defer snap.Release()
 	record := ""
@@ -74,23 +74,23 @@ func EngineContent(t testing.TB, e engine.Engine, space engine.SpaceID, id engin
 			record = string(sp.Record)
 		}
 	}
-	return content(t, snap, engine.Range{Store: id}), record
+	return content(tb, snap, engine.Range{Store: id}), record
 }
 
-func content(t testing.TB, snap engine.Snapshot, r engine.Range) map[string]string {
-	t.Helper()
+func content(tb testing.TB, snap engine.Snapshot, r engine.Range) map[string]string {
+	tb.Helper()
 	out := make(map[string]string)
-	for _, row := range engineRows(t, snap, r) {
+	for _, row := range engineRows(tb, snap, r) {
 		out[row[0]] = row[1]
 	}
 	return out
 }
 
-func engineRows(t testing.TB, snap engine.Snapshot, r engine.Range) [][2]string {
-	t.Helper()
+func engineRows(tb testing.TB, snap engine.Snapshot, r engine.Range) [][2]string {
+	tb.Helper()
 	it, err := snap.Iterate(r)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	defer it.Close()
 	var out [][2]string
@@ -98,28 +98,28 @@ func engineRows(t testing.TB, snap engine.Snapshot, r engine.Range) [][2]string 
 		out = append(out, [2]string{string(it.Key()), string(it.Value())})
 	}
 	if err := it.Err(); err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return out
 }
 
-func openSpace(t testing.TB, e engine.Engine, task int32, names ...store.Name) engine.Space {
-	t.Helper()
+func openSpace(tb testing.TB, e engine.Engine, task int32, names ...store.Name) engine.Space {
+	tb.Helper()
 	var declared []engine.Declared
 	for _, n := range names {
 		declared = append(declared, engine.Declared{Name: n, Kind: store.KindKeyValue})
 	}
-	sp, err := e.Open(t.Context(), store.TaskID{Partition: store.Partition(task)}, declared)
+	sp, err := e.Open(tb.Context(), store.TaskID{Partition: store.Partition(task)}, declared)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return sp
 }
 
-func move(t testing.TB, e engine.Engine, m ...engine.Move) {
-	t.Helper()
-	if err := e.Move(t.Context(), m...); err != nil {
-		t.Fatal(err)
+func move(tb testing.TB, e engine.Engine, m ...engine.Move) {
+	tb.Helper()
+	if err := e.Move(tb.Context(), m...); err != nil {
+		tb.Fatal(err)
 	}
 }
 
