@@ -150,3 +150,36 @@ func TestSimUnknownEnd(t *testing.T) {
 }
 
 func kgoClient(t *testing.T, f *fleet) *kgo.Client { return f.client }
+
+// reap does what kfake leaves undone: a member whose connection broke before its join was answered never heartbeats and
+// has no session that could time out (facts: Kafka starts the session with the answer).
+func (f *fleet) reap(instances ...*instance) {
+	f.t.Helper()
+	time.Sleep(45 * time.Second)
+	alive := make(map[string]bool)
+	for _, in := range instances {
+		for _, t := range in.rt.threads {
+			if m := t.current.Load(); m != nil {
+				id, _ := m.client.GroupMetadata()
+				alive[id] = true
+			}
+		}
+	}
+	info := f.cluster.GroupInfo(testApp)
+	if info == nil {
+		return
+	}
+	for _, m := range info.Members {
+		if alive[m.MemberID] {
+			continue
+		}
+		req := kmsg.NewPtrLeaveGroupRequest()
+		req.Group, req.MemberID = testApp, m.MemberID
+		rm := kmsg.NewLeaveGroupRequestMember()
+		rm.MemberID = m.MemberID
+		req.Members = append(req.Members, rm)
+		if _, err := req.RequestWith(f.t.Context(), f.client); err != nil {
+			f.t.Fatal(err)
+		}
+	}
+}
