@@ -58,7 +58,12 @@ func BenchmarkGet(b *testing.B) {
 	statemeshv1.RegisterQueryServiceServer(srv, &echo{resp: resp})
 	done := make(chan error, 1)
 	go func() { done <- srv.Serve(floorLis) }()
-	defer func() { srv.Stop(); <-done }()
+	defer func() {
+		srv.Stop()
+		if err := <-done; err != nil {
+			b.Error(err)
+		}
+	}()
 	floor := dialAddr(b, floorLis.Addr().String())
 
 	for _, conc := range []int{1, 64} {

@@ -119,7 +119,7 @@ func (c Config) withDefaults() Config {
 }
 
 // validate reports all problems at once.
-func (c *Config) validate() error {
+func (c Config) validate() error {
 	var errs []error
 	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
 	if c.Application == "" {
@@ -138,12 +138,20 @@ func (c *Config) validate() error {
 		name string
 		v    int64
 	}{
-		{"max message bytes", int64(c.MaxMessageBytes)}, {"max key bytes", int64(c.MaxKeyBytes)},
-		{"max batch keys", int64(c.MaxBatchKeys)}, {"max scan rows", c.MaxScanRows}, {"max scan bytes", c.MaxScanBytes},
-		{"scan chunk bytes", int64(c.ScanChunkBytes)}, {"max requests", int64(c.MaxRequests)}, {"max scans", int64(c.MaxScans)},
-		{"max peer requests", int64(c.MaxPeerRequests)}, {"max peer scans", int64(c.MaxPeerScans)},
-		{"max watches", int64(c.MaxWatches)}, {"default deadline", int64(c.DefaultDeadline)},
-		{"default max staleness", int64(c.DefaultMaxStaleness)}, {"drain timeout", int64(c.DrainTimeout)},
+		{"max message bytes", int64(c.MaxMessageBytes)},
+		{"max key bytes", int64(c.MaxKeyBytes)},
+		{"max batch keys", int64(c.MaxBatchKeys)},
+		{"max scan rows", c.MaxScanRows},
+		{"max scan bytes", c.MaxScanBytes},
+		{"scan chunk bytes", int64(c.ScanChunkBytes)},
+		{"max requests", int64(c.MaxRequests)},
+		{"max scans", int64(c.MaxScans)},
+		{"max peer requests", int64(c.MaxPeerRequests)},
+		{"max peer scans", int64(c.MaxPeerScans)},
+		{"max watches", int64(c.MaxWatches)},
+		{"default deadline", int64(c.DefaultDeadline)},
+		{"default max staleness", int64(c.DefaultMaxStaleness)},
+		{"drain timeout", int64(c.DrainTimeout)},
 	} {
 		if n.v < 0 {
 			bad("%s: negative", n.name)
@@ -168,7 +176,7 @@ func (c *Config) validate() error {
 	return fmt.Errorf("server config: %w", errors.Join(errs...))
 }
 
-func (c *Config) listenAddr() string {
+func (c Config) listenAddr() string {
 	if c.Listener != nil {
 		return c.Listener.Addr().String()
 	}

@@ -46,6 +46,23 @@ func newFakeStores() *fakeStores {
 	return &fakeStores{parts: map[store.Partition][]store.Entry{}, role: store.RoleActive}
 }
 
+func (f *fakeStores) Read(ctx context.Context, name store.Name, p store.Partition, _ store.ReadOptions) (store.Reading, error) {
+	f.reads.Add(1)
+	if f.onRead != nil {
+		if err := f.onRead(ctx, p); err != nil {
+			return nil, err
+		}
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	es, ok := f.parts[p]
+	if !ok {
+		return nil, &store.NotReadyError{Store: name, Partition: p, Reason: "rebalancing", RetryAfter: time.Second}
+	}
+	f.readings.Add(1)
+	return &fakeReading{f: f, es: es}, nil
+}
+
 func (f *fakeStores) put(p store.Partition, key, value []byte) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -76,23 +93,6 @@ func (f *fakeStores) drop(p store.Partition) []store.Entry {
 	es := f.parts[p]
 	delete(f.parts, p)
 	return es
-}
-
-func (f *fakeStores) Read(ctx context.Context, name store.Name, p store.Partition, _ store.ReadOptions) (store.Reading, error) {
-	f.reads.Add(1)
-	if f.onRead != nil {
-		if err := f.onRead(ctx, p); err != nil {
-			return nil, err
-		}
-	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	es, ok := f.parts[p]
-	if !ok {
-		return nil, &store.NotReadyError{Store: name, Partition: p, Reason: "rebalancing", RetryAfter: time.Second}
-	}
-	f.readings.Add(1)
-	return &fakeReading{f: f, es: es}, nil
 }
 
 type fakeReading struct {
@@ -185,7 +185,9 @@ func (it *fakeIterator) Next() bool {
 	return it.at < len(it.es)
 }
 func (it *fakeIterator) Entry() store.Entry { return it.es[it.at] }
-func (it *fakeIterator) Err() error         { return it.err }
+
+func (it *fakeIterator) Err() error { return it.err }
+
 func (it *fakeIterator) Close() {
 	if !it.closed {
 		it.closed = true
@@ -209,6 +211,7 @@ type node struct {
 func (n *node) query() statemeshv1.QueryServiceClient {
 	return statemeshv1.NewQueryServiceClient(n.conn)
 }
+
 func (n *node) meta() statemeshv1.MetadataServiceClient {
 	return statemeshv1.NewMetadataServiceClient(n.conn)
 }
@@ -231,9 +234,9 @@ func endpointOf(id string) string { return id + ".test:7070" }
 
 // newMesh starts n instances "a", "b", ... with a store of parts partitions; owner[p] is the index of who owns p, -1
 // nobody. adjust may change the configuration of a node before it starts.
-func newMesh(t testing.TB, n, parts int, owner func(p int) int, adjust ...func(id string, c *Config, d *Deps)) *mesh {
-	t.Helper()
-	m := &mesh{t: t, conns: map[string]*grpc.ClientConn{}}
+func newMesh(tb testing.TB, n, parts int, owner func(p int) int, adjust ...func(id string, c *Config, d *Deps)) *mesh {
+	tb.Helper()
+	m := &mesh{t: tb, conns: map[string]*grpc.ClientConn{}}
 	m.data = router.Data{Application: "app", Epoch: 1, Stores: []router.StoreInfo{
 		{Name: testStore, Kind: store.KindTimestampedKeyValue, Partitions: int32(parts), SourceTopic: "in"},
 	}}
@@ -250,8 +253,25 @@ func newMesh(t testing.TB, n, parts int, owner func(p int) int, adjust ...func(i
 	for i := range n {
 		m.start(m.data.Instances[i], adjust)
 	}
-	t.Cleanup(m.close)
+	tb.Cleanup(m.close)
 	return m
+}
+
+// Query implements Peers.
+func (m *mesh) Query(endpoint string) (statemeshv1.QueryServiceClient, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	c := m.conns[endpoint]
+	if c == nil {
+		c = m.dial(func(ctx context.Context, _ string) (net.Conn, error) {
+			if m.dialPeer != nil {
+				return m.dialPeer(ctx, endpoint)
+			}
+			return m.reach(ctx, endpoint)
+		})
+		m.conns[endpoint] = c
+	}
+	return statemeshv1.NewQueryServiceClient(c), nil
 }
 
 func (m *mesh) start(in router.Instance, adjust []func(string, *Config, *Deps)) {
@@ -315,23 +335,6 @@ func (m *mesh) close() {
 			m.t.Errorf("%s: %d readings and %d iterators are open", n.id, r, i)
 		}
 	}
-}
-
-// Query implements Peers.
-func (m *mesh) Query(endpoint string) (statemeshv1.QueryServiceClient, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	c := m.conns[endpoint]
-	if c == nil {
-		c = m.dial(func(ctx context.Context, _ string) (net.Conn, error) {
-			if m.dialPeer != nil {
-				return m.dialPeer(ctx, endpoint)
-			}
-			return m.reach(ctx, endpoint)
-		})
-		m.conns[endpoint] = c
-	}
-	return statemeshv1.NewQueryServiceClient(c), nil
 }
 
 func (m *mesh) reach(ctx context.Context, endpoint string) (net.Conn, error) {
@@ -420,15 +423,21 @@ func withCache(_ string, c *Config, d *Deps) {
 	c.DefaultMaxStaleness = time.Hour
 }
 
-// wantErr checks the reason of a call's error and returns it as the domain's.
-func wantErr(t testing.TB, err error, want statemeshv1.Reason) error {
-	t.Helper()
+// wantErr checks the reason of a call's error.
+func wantErr(tb testing.TB, err error, want statemeshv1.Reason) {
+	tb.Helper()
+	_ = asErr(tb, err, want)
+}
+
+// asErr checks the reason of a call's error and returns it as the domain's.
+func asErr(tb testing.TB, err error, want statemeshv1.Reason) error {
+	tb.Helper()
 	if err == nil {
-		t.Fatalf("no error, want %s", want)
+		tb.Fatalf("no error, want %s", want)
 	}
 	got := wire.FromStatus(err)
 	if r := wire.Reason(got); r != want {
-		t.Fatalf("%s (%v), want %s", r, got, want)
+		tb.Fatalf("%s (%v), want %s", r, got, want)
 	}
 	return got
 }
@@ -444,7 +453,7 @@ func drainScan(stream grpc.ServerStreamingClient[statemeshv1.ScanResponse]) (row
 			answers = m.GetAnswers()
 		}
 		rows, last = append(rows, m.GetRows()...), m
-		if m.End != nil {
+		if m.GetEnd() != nil {
 			return rows, last, answers, nil
 		}
 	}
@@ -457,11 +466,11 @@ func sortRows(rows []*statemeshv1.Row) {
 }
 
 // valueOf is the value of a counter or gauge.
-func valueOf(t testing.TB, m prometheus.Metric) float64 {
-	t.Helper()
+func valueOf(tb testing.TB, m prometheus.Metric) float64 {
+	tb.Helper()
 	var d dto.Metric
 	if err := m.Write(&d); err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return d.GetCounter().GetValue() + d.GetGauge().GetValue()
 }

@@ -173,7 +173,7 @@ func TestAgeCountsTheHop(t *testing.T) {
 			t.Errorf("%v, %v", resp, err)
 		}
 		_, err = m.node("a").query().Get(t.Context(), get(key, within(2*time.Second)))
-		if got := wantErr(t, err, statemeshv1.Reason_REASON_NOT_READY); !errors.Is(got, store.ErrNotReady) {
+		if got := asErr(t, err, statemeshv1.Reason_REASON_NOT_READY); !errors.Is(got, store.ErrNotReady) {
 			t.Error(got)
 		}
 	})

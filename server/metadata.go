@@ -19,13 +19,6 @@ type metadataService struct {
 	s *Server
 }
 
-func (m *metadataService) snapshot() (*router.Snapshot, error) {
-	if snap := m.s.deps.Table.Load(); snap != nil {
-		return snap, nil
-	}
-	return nil, noMetadata("")
-}
-
 // ListStores lists the stores.
 func (m *metadataService) ListStores(context.Context, *statemeshv1.ListStoresRequest) (*statemeshv1.ListStoresResponse, error) {
 	snap, err := m.snapshot()
@@ -110,6 +103,13 @@ func (m *metadataService) Watch(req *statemeshv1.WatchRequest, out grpc.ServerSt
 			return context.Cause(out.Context())
 		}
 	}
+}
+
+func (m *metadataService) snapshot() (*router.Snapshot, error) {
+	if snap := m.s.deps.Table.Load(); snap != nil {
+		return snap, nil
+	}
+	return nil, noMetadata("")
 }
 
 // sendError is the error of a stream whose other end is gone: the cancellation, not what the transport makes of it.

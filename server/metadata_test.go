@@ -37,7 +37,7 @@ func TestMetadata(t *testing.T) {
 	}
 	for p := range store.Partition(4) {
 		o, err := meta.FindOwner(t.Context(), &statemeshv1.FindOwnerRequest{Store: string(testStore), Key: m.keyIn(p)})
-		if err != nil || o.GetPartition() != int32(p) || o.GetActive().GetId() != m.owner(p).id || o.GetEpoch() != 1 || o.MovingTo != nil {
+		if err != nil || o.GetPartition() != int32(p) || o.GetActive().GetId() != m.owner(p).id || o.GetEpoch() != 1 || o.GetMovingTo() != nil {
 			t.Errorf("partition %d: %v, %v", p, o, err)
 		}
 	}

@@ -68,7 +68,7 @@ func TestAnyInstanceAnswersAnyKey(t *testing.T) {
 				}
 			}
 			_, err := n.query().Get(t.Context(), get([]byte("absent\xff")))
-			absent, ok := errors.AsType[*wire.AbsentError](wantErr(t, err, statemeshv1.Reason_REASON_KEY_NOT_FOUND))
+			absent, ok := errors.AsType[*wire.AbsentError](asErr(t, err, statemeshv1.Reason_REASON_KEY_NOT_FOUND))
 			if !ok || absent.Answer.Facts.Sequence != 7 || absent.Answer.Instance == "" {
 				t.Fatalf("%s: an absence without a proof: %v", n.id, err)
 			}
@@ -87,7 +87,7 @@ func TestBatchGet(t *testing.T) {
 			m.put(key, fmt.Appendf(nil, "v%d", i)[:i%3]) // "v" or "v" and a digit
 		}
 	}
-	req.Keys = append(req.Keys, req.Keys[1], []byte("\xff\xfe\x00")) // twice, and no text
+	req.Keys = append(req.Keys, req.GetKeys()[1], []byte("\xff\xfe\x00")) // twice, and no text
 	resp, err := m.node("a").query().BatchGet(t.Context(), req)
 	if err != nil {
 		t.Fatal(err)
@@ -100,7 +100,7 @@ func TestBatchGet(t *testing.T) {
 		case i < 90 && i%3 > 0:
 			want = fmt.Sprintf("v%d", i)[:i%3]
 		}
-		if string(r.GetValue().GetData()) != want || (r.Value == nil) != (want == "") || r.GetPartition() != int32(m.partition(req.GetKeys()[i])) {
+		if string(r.GetValue().GetData()) != want || (r.GetValue() == nil) != (want == "") || r.GetPartition() != int32(m.partition(req.GetKeys()[i])) {
 			t.Errorf("key %s: %v", req.GetKeys()[i], r)
 		}
 	}
@@ -264,7 +264,7 @@ func TestErrorsOfStores(t *testing.T) {
 			m.node("b").stores.onRead = func(context.Context, store.Partition) error { return c.err }
 			for id, want := range map[string]statemeshv1.Reason{"b": c.here, "a": c.far} {
 				_, err := m.node(id).query().Get(t.Context(), get(m.keyIn(1)))
-				got := wantErr(t, err, want)
+				got := asErr(t, err, want)
 				if strings.Contains(fmt.Sprint(status.Convert(err).Proto()), "canary") {
 					t.Errorf("%s: the error shows data: %v", id, err)
 				}
@@ -321,7 +321,7 @@ func TestBoundIsCheckedWhereTheAnswerIsGiven(t *testing.T) {
 	key := m.keyIn(1)
 	m.put(key, []byte("v"))
 	for _, n := range m.nodes {
-		got := wantErr(t, func() error { _, err := n.query().Get(t.Context(), get(key, within(2*time.Second))); return err }(),
+		got := asErr(t, func() error { _, err := n.query().Get(t.Context(), get(key, within(2*time.Second))); return err }(),
 			statemeshv1.Reason_REASON_NOT_READY)
 		if !strings.Contains(got.Error(), "above 2s") {
 			t.Errorf("%s: %v", n.id, got)

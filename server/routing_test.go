@@ -157,7 +157,7 @@ func TestDeadPeer(t *testing.T) {
 		},
 	}
 	for name, call := range calls {
-		got := wantErr(t, call(), statemeshv1.Reason_REASON_NO_REPLICA)
+		got := asErr(t, call(), statemeshv1.Reason_REASON_NO_REPLICA)
 		e, ok := errors.AsType[*store.NoReplicaError](got)
 		if !ok || len(e.Candidates) != 1 || e.Candidates[0].Instance != "b" || !strings.Contains(e.Candidates[0].Reason, "connection refused") {
 			t.Errorf("%s: %v", name, got)
@@ -202,7 +202,7 @@ func TestOverload(t *testing.T) {
 	})
 	<-inside
 	_, err := m.node("a").query().Get(t.Context(), get(m.keyIn(0)))
-	got := wantErr(t, err, statemeshv1.Reason_REASON_OVERLOADED)
+	got := asErr(t, err, statemeshv1.Reason_REASON_OVERLOADED)
 	if e, ok := errors.AsType[*store.OverloadedError](got); !ok || e.Limit != "server.max.requests" || e.RetryAfter <= 0 {
 		t.Errorf("%#v", got)
 	}
@@ -262,15 +262,17 @@ func TestMarkOfForwarding(t *testing.T) {
 	m := newMesh(t, 2, 2, func(p int) int { return p })
 	q := m.node("a").query()
 	for name, c := range map[string]struct {
-		ctx  context.Context
+		mark func(context.Context) context.Context
 		want statemeshv1.Reason
 	}{
-		"other application": {wire.Forwarded{By: "b", Application: "other"}.Outgoing(t.Context()), statemeshv1.Reason_REASON_PERMISSION_DENIED},
-		"itself":            {wire.Forwarded{By: "a", Application: "app"}.Outgoing(t.Context()), statemeshv1.Reason_REASON_PERMISSION_DENIED},
-		"half a mark":       {metadata.AppendToOutgoingContext(t.Context(), "statemesh-forwarded-by", "b"), statemeshv1.Reason_REASON_INVALID_REQUEST},
-		"a peer, not ours":  {wire.Forwarded{By: "b", Application: "app"}.Outgoing(t.Context()), statemeshv1.Reason_REASON_NOT_READY},
+		"other application": {wire.Forwarded{By: "b", Application: "other"}.Outgoing, statemeshv1.Reason_REASON_PERMISSION_DENIED},
+		"itself":            {wire.Forwarded{By: "a", Application: "app"}.Outgoing, statemeshv1.Reason_REASON_PERMISSION_DENIED},
+		"half a mark": {func(ctx context.Context) context.Context {
+			return metadata.AppendToOutgoingContext(ctx, "statemesh-forwarded-by", "b")
+		}, statemeshv1.Reason_REASON_INVALID_REQUEST},
+		"a peer, not ours": {wire.Forwarded{By: "b", Application: "app"}.Outgoing, statemeshv1.Reason_REASON_NOT_READY},
 	} {
-		_, err := q.Get(c.ctx, get(m.keyIn(1)))
+		_, err := q.Get(c.mark(t.Context()), get(m.keyIn(1)))
 		wantErr(t, err, c.want)
 		if t.Failed() {
 			t.Log(name)
@@ -291,7 +293,7 @@ func TestEndpointOfAnotherApplication(t *testing.T) {
 		}
 	})
 	_, err := m.node("a").query().Get(t.Context(), get(m.keyIn(1)))
-	got := wantErr(t, err, statemeshv1.Reason_REASON_NO_REPLICA)
+	got := asErr(t, err, statemeshv1.Reason_REASON_NO_REPLICA)
 	if !strings.Contains(got.Error(), "application") {
 		t.Error(got)
 	}
@@ -305,7 +307,7 @@ func TestMalformedAnswersOfPeers(t *testing.T) {
 	b := m.node("b")
 	b.stores.role = store.RoleUnknown // an answer without a role
 	_, err := m.node("a").query().Get(t.Context(), get(m.keyIn(1)))
-	got := wantErr(t, err, statemeshv1.Reason_REASON_NO_REPLICA)
+	got := asErr(t, err, statemeshv1.Reason_REASON_NO_REPLICA)
 	if !strings.Contains(got.Error(), "malformed") {
 		t.Error(got)
 	}
@@ -337,7 +339,7 @@ func TestStandbyAnswersForADeadOwner(t *testing.T) {
 	}
 	c.stores.age = func() time.Duration { return 2 * DefaultMaxStaleness }
 	_, err = a.query().Get(t.Context(), get(key))
-	got := wantErr(t, err, statemeshv1.Reason_REASON_NO_REPLICA)
+	got := asErr(t, err, statemeshv1.Reason_REASON_NO_REPLICA)
 	if e, ok := errors.AsType[*store.NoReplicaError](got); !ok || len(e.Candidates) != 2 {
 		t.Errorf("%v", got)
 	}

@@ -33,7 +33,7 @@ func (s *Server) newScan(ctx context.Context, req *statemeshv1.ScanRequest) (*sc
 	if err != nil {
 		return nil, err
 	}
-	sc := &scan{rd: rd, parts: parts, from: req.From, to: req.To, prefix: req.Prefix, limit: req.GetLimit()}
+	sc := &scan{rd: rd, parts: parts, from: req.GetFrom(), to: req.GetTo(), prefix: req.GetPrefix(), limit: req.GetLimit()}
 	switch o := req.GetOrder(); o {
 	case statemeshv1.Order_ORDER_UNSPECIFIED, statemeshv1.Order_ORDER_ASCENDING:
 	case statemeshv1.Order_ORDER_DESCENDING:
@@ -173,12 +173,12 @@ func (snd *sender) run(ctx context.Context) error {
 			return fmt.Errorf("scan %s: %w", snd.sc.rd.store, err)
 		}
 		if row == nil {
-			_, err := snd.flush(snd.m.end())
+			_, err := snd.flush(ctx, snd.m.end())
 			return err
 		}
 		size := len(row.GetKey()) + len(row.GetValue().GetData()) + rowOverhead
 		if len(snd.rows) > 0 && snd.bytes+size > cfg.MaxMessageBytes-wire.MessageSlack {
-			if ended, err := snd.flush(0); ended || err != nil {
+			if ended, err := snd.flush(ctx, 0); ended || err != nil {
 				return err
 			}
 		}
@@ -194,7 +194,7 @@ func (snd *sender) run(ctx context.Context) error {
 		case snd.bytes < cfg.ScanChunkBytes:
 			continue
 		}
-		if ended, err := snd.flush(end); ended || err != nil {
+		if ended, err := snd.flush(ctx, end); ended || err != nil {
 			return err
 		}
 	}
@@ -202,7 +202,7 @@ func (snd *sender) run(ctx context.Context) error {
 
 // flush sends what was collected, as the last message if end says so. It checks the bound first: what has become too old
 // is not sent. If something was sent before, the scan then ends where that ended, to be resumed at a newer commit.
-func (snd *sender) flush(end statemeshv1.EndReason) (ended bool, err error) {
+func (snd *sender) flush(ctx context.Context, end statemeshv1.EndReason) (ended bool, err error) {
 	answers, err := snd.s.sealAll(snd.sc.rd, snd.m.worths())
 	switch {
 	case err == nil:
@@ -231,7 +231,7 @@ func (snd *sender) flush(end statemeshv1.EndReason) (ended bool, err error) {
 		return true, snd.s.tooLarge("response", int64(n))
 	}
 	if err := snd.out.Send(resp); err != nil {
-		return true, sendError(snd.out.Context(), err)
+		return true, sendError(ctx, err)
 	}
 	snd.s.m.rows.WithLabelValues(snd.sc.rd.call.originName()).Add(float64(len(snd.rows)))
 	snd.begun = true

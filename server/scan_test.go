@@ -187,10 +187,10 @@ func TestScanErrorIsNoEnd(t *testing.T) {
 		t.Fatal(err)
 	}
 	got, last, _, err := drainScan(stream)
-	if e := wantErr(t, err, statemeshv1.Reason_REASON_CORRUPT); !errors.Is(e, store.ErrCorrupt) {
+	if e := asErr(t, err, statemeshv1.Reason_REASON_CORRUPT); !errors.Is(e, store.ErrCorrupt) {
 		t.Fatal(e)
 	}
-	if len(got) == 0 || len(got) >= len(all) || last.End != nil {
+	if len(got) == 0 || len(got) >= len(all) || last.GetEnd() != nil {
 		t.Fatalf("%d rows of %d, end %v", len(got), len(all), last.GetEnd())
 	}
 	req.ResumeToken = last.GetResumeToken()
@@ -268,7 +268,7 @@ func TestAbandonedScans(t *testing.T) {
 					go cancel()
 				}
 				for range rnd.IntN(40) { // at some message, or at the very end
-					if m, err := stream.Recv(); err != nil || m.End != nil {
+					if m, err := stream.Recv(); err != nil || m.GetEnd() != nil {
 						break
 					}
 				}

@@ -64,7 +64,6 @@ func New(cfg Config, deps Deps) (*Server, error) {
 		grpc.KeepaliveParams(keepalive.ServerParameters{
 			Time: wire.ServerKeepaliveTime, Timeout: wire.KeepaliveTimeout,
 		}),
-		grpc.SharedWriteBuffer(true),
 		grpc.WaitForHandlers(true),
 	}
 	if cfg.TLS != nil {

@@ -135,7 +135,7 @@ func secured(t *testing.T, tlsCfg *TLS) string {
 	return lis.Addr().String()
 }
 
-func ask(t *testing.T, ctx context.Context, addr string, creds credentials.TransportCredentials) error {
+func ask(ctx context.Context, t *testing.T, addr string, creds credentials.TransportCredentials) error {
 	t.Helper()
 	conn, err := grpc.NewClient(addr, grpc.WithTransportCredentials(creds), grpc.WithNoProxy())
 	if err != nil {
@@ -168,35 +168,35 @@ func TestPeersProveThemselves(t *testing.T) {
 	for _, names := range [][]string{nil, {"mesh.internal"}} { // by our own certificate's names, or those configured
 		addr := secured(t, &TLS{CertFile: server.CertFile, KeyFile: server.KeyFile, ClientCAFile: ca.file, MeshNames: names})
 		for name, c := range map[string]certs.Files{"peer": peer, "client": client} {
-			if err := ask(t, t.Context(), addr, clientOf(t, c)); err != nil {
+			if err := ask(t.Context(), t, addr, clientOf(t, c)); err != nil {
 				t.Errorf("%s: %v", name, err)
 			}
 		}
-		if err := ask(t, fwd.Outgoing(t.Context()), addr, clientOf(t, peer)); err != nil {
+		if err := ask(fwd.Outgoing(t.Context()), t, addr, clientOf(t, peer)); err != nil {
 			t.Errorf("a forwarded request of a peer: %v", err)
 		}
-		wantErr(t, ask(t, fwd.Outgoing(t.Context()), addr, clientOf(t, client)), statemeshv1.Reason_REASON_PERMISSION_DENIED)
+		wantErr(t, ask(fwd.Outgoing(t.Context()), t, addr, clientOf(t, client)), statemeshv1.Reason_REASON_PERMISSION_DENIED)
 		for name, creds := range map[string]credentials.TransportCredentials{
 			"other authority": clientOf(t, stranger), "no certificate": clientOf(t, certs.Files{CAFile: ca.file}),
 			"plain text": insecure.NewCredentials(),
 		} {
-			if err := wire.FromStatus(ask(t, t.Context(), addr, creds)); !errors.Is(err, wire.ErrUnreachable) {
+			if err := wire.FromStatus(ask(t.Context(), t, addr, creds)); !errors.Is(err, wire.ErrUnreachable) {
 				t.Errorf("%s: %v", name, err)
 			}
 		}
 		wrong := server
 		wrong.CAFile = stranger.CertFile
-		if err := wire.FromStatus(ask(t, t.Context(), addr, clientOf(t, wrong))); !errors.Is(err, wire.ErrUnreachable) {
+		if err := wire.FromStatus(ask(t.Context(), t, addr, clientOf(t, wrong))); !errors.Is(err, wire.ErrUnreachable) {
 			t.Errorf("a client that does not trust the server's authority: %v", err)
 		}
 	}
 	// Clients without a certificate, where they are let in, are never peers.
 	addr := secured(t, &TLS{CertFile: server.CertFile, KeyFile: server.KeyFile, ClientCAFile: ca.file, OptionalClientCert: true})
 	bare := clientOf(t, certs.Files{CAFile: ca.file})
-	if err := ask(t, t.Context(), addr, bare); err != nil {
+	if err := ask(t.Context(), t, addr, bare); err != nil {
 		t.Error(err)
 	}
-	wantErr(t, ask(t, fwd.Outgoing(t.Context()), addr, bare), statemeshv1.Reason_REASON_PERMISSION_DENIED)
+	wantErr(t, ask(fwd.Outgoing(t.Context()), t, addr, bare), statemeshv1.Reason_REASON_PERMISSION_DENIED)
 }
 
 // SC-06: replaced files are used from the next handshake on, HTTP/2 is still agreed on, client certificates are still

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 )
@@ -118,6 +119,13 @@ func (s *Source) Client(serverName string) *tls.Config {
 	return c
 }
 
+// CheckNow looks at the files at once, whenever the last look was.
+func (s *Source) CheckNow() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.check()
+}
+
 // verify checks the server's chain and name as crypto/tls does.
 func verify(st tls.ConnectionState, pool *x509.CertPool) error {
 	if len(st.PeerCertificates) == 0 {
@@ -139,13 +147,6 @@ func (s *Source) current() material {
 		return s.cur
 	}
 	return s.check()
-}
-
-// CheckNow looks at the files at once, whenever the last look was.
-func (s *Source) CheckNow() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.check()
 }
 
 // check looks at the files. Called with mu held.
@@ -190,17 +191,16 @@ func read(f Files) (material, error) {
 
 // stamp tells one version of the files from another. Links are followed: that is how mounted secrets are replaced.
 func stamp(f Files) string {
-	var s string
+	var b strings.Builder
 	for _, name := range []string{f.CertFile, f.KeyFile, f.CAFile} {
 		if name == "" {
 			continue
 		}
-		fi, err := os.Stat(name)
-		if err != nil {
-			s += fmt.Sprintf("%s: %v;", name, err)
-			continue
+		if fi, err := os.Stat(name); err != nil {
+			fmt.Fprintf(&b, "%s: %v;", name, err)
+		} else {
+			fmt.Fprintf(&b, "%s %d %d;", name, fi.Size(), fi.ModTime().UnixNano())
 		}
-		s += fmt.Sprintf("%s %d %d;", name, fi.Size(), fi.ModTime().UnixNano())
 	}
-	return s
+	return b.String()
 }

@@ -114,7 +114,7 @@ func FromPosition(pos store.Position) *statemeshv1.Position {
 		for p, o := range pos[topic] {
 			t.Partitions = append(t.Partitions, &statemeshv1.PartitionOffset{Partition: int32(p), Offset: int64(o)})
 		}
-		slices.SortFunc(t.Partitions, func(a, b *statemeshv1.PartitionOffset) int {
+		slices.SortFunc(t.GetPartitions(), func(a, b *statemeshv1.PartitionOffset) int {
 			return cmp.Compare(a.GetPartition(), b.GetPartition())
 		})
 		m.Topics = append(m.Topics, t)

@@ -28,7 +28,7 @@ func encodeAbsent(err error, d *statemeshv1.ErrorDetail) {
 func decodeAbsent(d *statemeshv1.ErrorDetail) error {
 	a, err := ToAnswer(d.GetNotFound().GetAnswer())
 	if err != nil {
-		return nil // the sentinel: an absence without a proof that can be read
+		return nil //nolint:nilerr // the sentinel then: an absence without a proof that can be read
 	}
 	return &AbsentError{Store: store.Name(d.GetStore()), Answer: a}
 }

@@ -106,7 +106,10 @@ func TestValueBothWays(t *testing.T) {
 func TestReadOptionsBothWays(t *testing.T) {
 	t.Parallel()
 	for _, want := range []ReadOptions{
-		{}, {MaxStaleness: time.Second}, {BypassCache: true}, {OnlyActive: true, BypassCache: true},
+		{},
+		{MaxStaleness: time.Second},
+		{BypassCache: true},
+		{OnlyActive: true, BypassCache: true},
 		{MaxStaleness: time.Millisecond, BypassCache: true, OnlyActive: true},
 	} {
 		got, err := ToReadOptions(FromReadOptions(want))
