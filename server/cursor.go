@@ -45,6 +45,10 @@ func (s *Server) openLocal(ctx context.Context, sc *scan, p store.Partition) (*l
 	if err != nil {
 		return nil, err
 	}
+	if err := s.check(sc.rd, s.localWorth(p, r)); err != nil {
+		r.Close()
+		return nil, err
+	}
 	it, err := r.Scan(ctx, sc.forPartition(p))
 	if err != nil {
 		r.Close()
@@ -118,7 +122,10 @@ func (s *Server) openRemote(ctx, round context.Context, sc *scan, to router.Repl
 		cancel()
 		return nil, err
 	}
-	if c.w, err = checkAnswers(first.GetAnswers(), parts, sent); err != nil {
+	if c.w, err = checkAnswers(first.GetAnswers(), parts, sent); err == nil {
+		err = s.check(sc.rd, c.w...)
+	}
+	if err != nil {
 		cancel()
 		return nil, err
 	}

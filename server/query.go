@@ -73,7 +73,7 @@ func (s *Server) getLocal(ctx context.Context, rd *read, p store.Partition, l *l
 	}
 	l.found = err == nil
 	l.worth = s.localWorth(p, r)
-	return nil
+	return s.check(rd, l.worth)
 }
 
 // getRemote asks the remote cache, which asks the replica if it has nothing that satisfies the caller.
@@ -99,7 +99,7 @@ func (s *Server) getRemote(ctx context.Context, rd *read, to router.Replica, p s
 	}}
 	if a.Role != store.RoleCache {
 		rd.call.via(viaRemote)
-		return nil
+		return s.check(rd, l.worth)
 	}
 	rd.call.via(viaCache)
 	l.worth.at, l.worth.answer.Instance, l.worth.answer.Endpoint = time.Now(), s.cfg.Instance, s.cfg.Endpoint
@@ -225,7 +225,7 @@ func (s *Server) batchLocal(ctx context.Context, rd *read, p store.Partition, b 
 		}
 		b.results[at] = res
 	}
-	return s.batchDone(b, bytes, s.localWorth(p, r))
+	return s.batchDone(rd, b, bytes, s.localWorth(p, r))
 }
 
 func (s *Server) batchRemote(ctx context.Context, rd *read, to router.Replica, parts []store.Partition, b *batch) error {
@@ -264,11 +264,14 @@ func (s *Server) batchRemote(ctx context.Context, rd *read, to router.Replica, p
 		b.results[at[i]] = res
 	}
 	rd.call.via(viaRemote)
-	return s.batchDone(b, bytes, worths...)
+	return s.batchDone(rd, b, bytes, worths...)
 }
 
 // batchDone adds what some partitions answered, unless all of it is more than one message takes.
-func (s *Server) batchDone(b *batch, bytes int, worths ...worth) error {
+func (s *Server) batchDone(rd *read, b *batch, bytes int, worths ...worth) error {
+	if err := s.check(rd, worths...); err != nil {
+		return err
+	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.bytes += bytes; b.bytes > s.cfg.MaxMessageBytes {
@@ -311,7 +314,11 @@ func (q *queryService) Count(ctx context.Context, req *statemeshv1.CountRequest)
 			if err != nil {
 				return err
 			}
-			add(n, s.localWorth(p, r))
+			w := s.localWorth(p, r)
+			if err := s.check(rd, w); err != nil {
+				return err
+			}
+			add(n, w)
 			return nil
 		},
 		remote: func(ctx context.Context, to router.Replica, parts []store.Partition) error {
@@ -351,7 +358,7 @@ func (s *Server) countRemote(ctx context.Context, rd *read, to router.Replica, p
 		return 0, nil, err
 	}
 	rd.call.via(viaRemote)
-	return resp.GetApproximateCount(), worths, nil
+	return resp.GetApproximateCount(), worths, s.check(rd, worths...)
 }
 
 // sealAll seals the answers of several partitions, ascending.

@@ -171,6 +171,16 @@ func (s *Server) seal(rd *read, w worth) (wire.Answer, error) {
 	return a, nil
 }
 
+// check reports the first answer that must not be sent, while another candidate can still be asked.
+func (s *Server) check(rd *read, ws ...worth) error {
+	for _, w := range ws {
+		if _, err := s.seal(rd, w); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // retryStale: an owner renews the proof of its age at least this often while queries come.
 const retryStale = 200 * time.Millisecond
 

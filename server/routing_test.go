@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"google.golang.org/grpc/metadata"
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/statemesh/statemesh/proto/statemesh/v1"
 	"github.com/statemesh/statemesh/proto/wire"
@@ -342,5 +343,45 @@ func TestStandbyAnswersForADeadOwner(t *testing.T) {
 	got := asErr(t, err, statemeshv1.Reason_REASON_NO_REPLICA)
 	if e, ok := errors.AsType[*store.NoReplicaError](got); !ok || len(e.Candidates) != 2 {
 		t.Errorf("%v", got)
+	}
+}
+
+// MR-11: an owner that has become too old for the caller, here or at the other end, is passed over for a fresher copy.
+func TestFresherStandbyAnswersForAStaleOwner(t *testing.T) {
+	t.Parallel()
+	m := newMesh(t, 3, 1, func(int) int { return 1 })
+	b, c := m.node("b"), m.node("c")
+	key := m.keyIn(0)
+	m.put(key, []byte("v"))
+	c.stores.put(0, key, []byte("v"))
+	c.stores.role = store.RoleStandby
+	b.stores.age = func() time.Duration { return time.Minute }
+	d := m.data
+	d.Epoch = 2
+	d.Instances[2].Standby = []store.TaskID{{Partition: 0}}
+	bound := &statemeshv1.ReadOptions{MaxStaleness: durationpb.New(30 * time.Second)}
+	for _, id := range []string{"a", "b"} {
+		m.publish(m.node(id), d)
+		q := m.node(id).query()
+		got, err := q.Get(t.Context(), get(key, within(30*time.Second)))
+		if err != nil || got.GetAnswer().GetAnsweredBy().GetId() != "c" {
+			t.Errorf("%s: %v, %v", id, got, err)
+		}
+		batch, err := q.BatchGet(t.Context(), &statemeshv1.BatchGetRequest{Store: string(testStore), Keys: [][]byte{key}, Options: bound})
+		if err != nil || len(batch.GetAnswers()) != 1 || batch.GetAnswers()[0].GetAnsweredBy().GetId() != "c" {
+			t.Errorf("%s: %v, %v", id, batch, err)
+		}
+		count, err := q.Count(t.Context(), &statemeshv1.CountRequest{Store: string(testStore), Options: bound})
+		if err != nil || count.GetApproximateCount() != 1 || count.GetAnswers()[0].GetAnsweredBy().GetId() != "c" {
+			t.Errorf("%s: %v, %v", id, count, err)
+		}
+		stream, err := q.Scan(t.Context(), &statemeshv1.ScanRequest{Store: string(testStore), Options: bound})
+		if err != nil {
+			t.Fatal(err)
+		}
+		rows, _, answers, err := drainScan(stream)
+		if err != nil || len(rows) != 1 || answers[0].GetAnsweredBy().GetId() != "c" {
+			t.Errorf("%s: %v, %v, %v", id, rows, answers, err)
+		}
 	}
 }
