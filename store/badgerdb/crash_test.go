@@ -307,7 +307,11 @@ func powerLoss(t *testing.T, rng *rand.Rand, round int) {
 	if err != nil {
 		t.Fatalf("round %d: %v", round, err)
 	}
-	defer db.Close()
+	defer func() {
+		if err := db.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
 	if quarantined {
 		return // detected: rebuilt from the changelog
 	}

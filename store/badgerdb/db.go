@@ -93,6 +93,42 @@ func open(ctx context.Context, opt Options) (db *DB, err error) {
 	return db, nil
 }
 
+// Close ends everything that is open with store.ErrClosed. It is bounded in time.
+func (db *DB) Close() error {
+	db.turn <- struct{}{} // the move on its way ends first
+	defer db.turn.give()
+	db.gate.Lock()
+	if db.closed {
+		db.gate.Unlock()
+		return nil
+	}
+	db.closed = true
+	db.gate.Unlock()
+
+	db.mu.Lock()
+	open := make([]*iterator, 0, len(db.iterators))
+	for it := range db.iterators {
+		open = append(open, it)
+	}
+	db.mu.Unlock()
+	for _, it := range open {
+		it.cut(store.ErrClosed)
+	}
+	done := make(chan error, 1)
+	go func() { done <- db.badger.Close() }() // Badger retries a failing flush for ever; then this goroutine stays with it
+	timer := time.NewTimer(db.opt.CloseWait)
+	defer timer.Stop()
+	select {
+	case err := <-done:
+		if err != nil {
+			return fmt.Errorf("database %s: close: %w", db.opt.Dir, err)
+		}
+		return nil
+	case <-timer.C:
+		return fmt.Errorf("database %s: not closed after %s", db.opt.Dir, db.opt.CloseWait)
+	}
+}
+
 // recover finds D, undoes what is newer, checks the last move and loads the key spaces.
 func (db *DB) recover() error {
 	if err := db.syncAll(); err != nil { // a killed process may have left what it wrote to the system alone
@@ -182,42 +218,6 @@ func (db *DB) adopt(sp *space) {
 func (db *DB) doom(sp *space, id engine.StoreID) {
 	db.drops++
 	db.doomed = append(db.doomed, &doomed{space: sp, store: id, since: time.Now(), drop: db.drops})
-}
-
-// Close ends everything that is open with store.ErrClosed. It is bounded in time.
-func (db *DB) Close() error {
-	db.turn <- struct{}{} // the move on its way ends first
-	defer db.turn.give()
-	db.gate.Lock()
-	if db.closed {
-		db.gate.Unlock()
-		return nil
-	}
-	db.closed = true
-	db.gate.Unlock()
-
-	db.mu.Lock()
-	open := make([]*iterator, 0, len(db.iterators))
-	for it := range db.iterators {
-		open = append(open, it)
-	}
-	db.mu.Unlock()
-	for _, it := range open {
-		it.cut(store.ErrClosed)
-	}
-	done := make(chan error, 1)
-	go func() { done <- db.badger.Close() }() // Badger retries a failing flush for ever; then this goroutine stays with it
-	timer := time.NewTimer(db.opt.CloseWait)
-	defer timer.Stop()
-	select {
-	case err := <-done:
-		if err != nil {
-			return fmt.Errorf("database %s: close: %w", db.opt.Dir, err)
-		}
-		return nil
-	case <-timer.C:
-		return fmt.Errorf("database %s: not closed after %s", db.opt.Dir, db.opt.CloseWait)
-	}
 }
 
 // enter begins a read. leave must follow when it returns nil.

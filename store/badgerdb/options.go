@@ -37,6 +37,16 @@ type Listener struct {
 	Quarantined func(dir string)
 }
 
+// Limits says which records a database with these options takes.
+func (o Options) Limits() engine.Limits {
+	o = o.withDefaults()
+	return engine.Limits{
+		KeyBytes:    maxKey - prefixBytes - 16,
+		RecordBytes: min(o.MemTableBytes*batchPart/100, maxInline) - batchSlack,
+		Setting:     "MemTableBytes",
+	}
+}
+
 func (o Options) withDefaults() Options {
 	if o.MemTableBytes == 0 {
 		o.MemTableBytes = 8 << 20
@@ -75,16 +85,6 @@ const (
 	// batchSlack covers what Badger adds to a record in a transaction, keys of ours included.
 	batchSlack = 4 << 10
 )
-
-// Limits says which records a database with these options takes.
-func (o Options) Limits() engine.Limits {
-	o = o.withDefaults()
-	return engine.Limits{
-		KeyBytes:    maxKey - prefixBytes - 16,
-		RecordBytes: min(o.MemTableBytes*batchPart/100, maxInline) - batchSlack,
-		Setting:     "MemTableBytes",
-	}
-}
 
 // badger translates the options. Values stay inline, so there is nothing in the value log that could be lost apart from
 // its key or resurrected by its collection. Without compression and encryption blocks come from the mapped files and

@@ -21,7 +21,7 @@ func TestLocked(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		os.Stdout.WriteString("held\n")
+		_, _ = os.Stdout.WriteString("held\n")
 		buf := make([]byte, 1)
 		_, _ = os.Stdin.Read(buf) // until the parent closes it
 		_ = s.Close()

@@ -53,37 +53,6 @@ func TestModel(t *testing.T) {
 	}
 }
 
-func (m *machine) open() {
-	m.t.Helper()
-	var err error
-	if m.s, err = layered.Open(m.t.Context(), m.cfg); err != nil {
-		m.t.Fatal(err)
-	}
-	m.openTask()
-}
-
-func (m *machine) openTask() {
-	m.t.Helper()
-	var err error
-	if m.task, err = m.s.OpenTask(m.t.Context(), store.TaskID{Partition: 3}, m.specs); err != nil {
-		m.t.Fatal(err)
-	}
-}
-
-func (m *machine) close() {
-	m.t.Helper()
-	ctx := context.WithoutCancel(m.t.Context())
-	if err := m.task.Close(ctx); err != nil {
-		m.t.Error(err)
-	}
-	if err := m.s.Close(); err != nil {
-		m.t.Error(err)
-	}
-	if n := m.s.OpenIterators() + m.s.OpenSnapshots(); n != 0 {
-		m.t.Errorf("%d iterators and snapshots left open", n)
-	}
-}
-
 func (m *machine) Stores() map[store.Name]store.KeyValue {
 	out := make(map[store.Name]store.KeyValue)
 	for _, s := range m.specs {
@@ -92,16 +61,6 @@ func (m *machine) Stores() map[store.Name]store.KeyValue {
 			m.t.Fatal(err)
 		}
 		out[s.Name] = kv
-	}
-	return out
-}
-
-func (m *machine) names() []store.Name {
-	var out []store.Name
-	for _, s := range m.specs {
-		if !s.NoChangelog {
-			out = append(out, s.Name)
-		}
 	}
 	return out
 }
@@ -185,4 +144,45 @@ func (m *machine) Restart(end storetest.End) (int, []store.Name) {
 		m.task.Commit(checkpoint(m.n, m.names()...))
 	}
 	return m.n, lost
+}
+
+func (m *machine) open() {
+	m.t.Helper()
+	var err error
+	if m.s, err = layered.Open(m.t.Context(), m.cfg); err != nil {
+		m.t.Fatal(err)
+	}
+	m.openTask()
+}
+
+func (m *machine) openTask() {
+	m.t.Helper()
+	var err error
+	if m.task, err = m.s.OpenTask(m.t.Context(), store.TaskID{Partition: 3}, m.specs); err != nil {
+		m.t.Fatal(err)
+	}
+}
+
+func (m *machine) close() {
+	m.t.Helper()
+	ctx := context.WithoutCancel(m.t.Context())
+	if err := m.task.Close(ctx); err != nil {
+		m.t.Error(err)
+	}
+	if err := m.s.Close(); err != nil {
+		m.t.Error(err)
+	}
+	if n := m.s.OpenIterators() + m.s.OpenSnapshots(); n != 0 {
+		m.t.Errorf("%d iterators and snapshots left open", n)
+	}
+}
+
+func (m *machine) names() []store.Name {
+	var out []store.Name
+	for _, s := range m.specs {
+		if !s.NoChangelog {
+			out = append(out, s.Name)
+		}
+	}
+	return out
 }

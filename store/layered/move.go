@@ -103,9 +103,9 @@ func (s *Stores) dirty() []*Task {
 	return out
 }
 
-// relieve holds back a writer whose recent commits have outgrown four times their share.
+// relieve holds back a writer whose recent commits have outgrown three times their share.
 func (s *Stores) relieve(t *Task) error {
-	if t.recentBytes() < 4*s.share() {
+	if t.recentBytes() < 3*s.share() {
 		return nil
 	}
 	if err := s.moveNow(t); err != nil {

@@ -237,6 +237,26 @@ func (t *Task) Snapshot() (*Snapshot, error) {
 	return t.stores.newSnapshot(v), nil
 }
 
+// Close rolls back, moves what is recent to the engine within ctx, and releases the copy, which stays on disk. Open
+// snapshots keep working until they are closed or the Stores are. An error says that recent commits were not moved; the
+// changelog has them. Writer only; a second call does nothing.
+func (t *Task) Close(ctx context.Context) error {
+	if t.current.Load() == nil {
+		return nil
+	}
+	t.Rollback()
+	return t.stores.closeTask(ctx, t)
+}
+
+// Wipe drops the local data and begins an empty copy under a new key space, open. Writer only.
+func (t *Task) Wipe(ctx context.Context) error {
+	if t.current.Load() == nil {
+		return store.ErrClosed
+	}
+	t.Rollback()
+	return t.stores.wipe(ctx, t)
+}
+
 // part returns the store of this name.
 func (t *Task) part(name store.Name) (*part, error) {
 	if p, ok := t.byName[name]; ok {
@@ -344,24 +364,4 @@ func (t *Task) recentBytes() int64 {
 		}
 	}
 	return n
-}
-
-// Close rolls back, moves what is recent to the engine within ctx, and releases the copy, which stays on disk. Open
-// snapshots keep working until they are closed or the Stores are. An error says that recent commits were not moved; the
-// changelog has them. Writer only; a second call does nothing.
-func (t *Task) Close(ctx context.Context) error {
-	if t.current.Load() == nil {
-		return nil
-	}
-	t.Rollback()
-	return t.stores.closeTask(ctx, t)
-}
-
-// Wipe drops the local data and begins an empty copy under a new key space, open. Writer only.
-func (t *Task) Wipe(ctx context.Context) error {
-	if t.current.Load() == nil {
-		return store.ErrClosed
-	}
-	t.Rollback()
-	return t.stores.wipe(ctx, t)
 }

@@ -74,6 +74,15 @@ func (i *iterator) Next() bool {
 	return true
 }
 
+func (i *iterator) Key() []byte   { return i.key }
+func (i *iterator) Value() []byte { return i.value }
+func (i *iterator) Err() error    { return nil }
+
+func (i *iterator) Close() {
+	i.done = true
+	i.it = btree.MapIter[string, []byte]{}
+}
+
 // step moves to the next key in the direction of the range, without a look at its far end.
 func (i *iterator) step() bool {
 	started := i.started
@@ -95,13 +104,4 @@ func (i *iterator) step() bool {
 	default:
 		return i.it.Seek(string(i.r.From))
 	}
-}
-
-func (i *iterator) Key() []byte   { return i.key }
-func (i *iterator) Value() []byte { return i.value }
-func (i *iterator) Err() error    { return nil }
-
-func (i *iterator) Close() {
-	i.done = true
-	i.it = btree.MapIter[string, []byte]{}
 }

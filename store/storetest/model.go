@@ -143,6 +143,7 @@ func Model(t *testing.T, rng *rand.Rand, m Machine, steps int) {
 				least = last
 			case EndWipe:
 				least = 0
+			case EndKill: // what had moved
 			}
 			if len(lost) == len(names) {
 				least = 0
