@@ -29,7 +29,7 @@ func ExampleClient_Get() {
 		fmt.Println(err)
 		return
 	}
-	defer c.Close()
+	defer func() { _ = c.Close() }()
 
 	r, err := c.Get(ctx, "flights-per-carrier", []byte("UA"), client.MaxStaleness(time.Minute))
 	fmt.Printf("%x by the %s of partition %d, %v\n", r.Value.Data, r.Answer.Facts.Role, r.Answer.Partition, err)
@@ -51,7 +51,7 @@ func ExampleNewView() {
 		fmt.Println(err)
 		return
 	}
-	defer c.Close()
+	defer func() { _ = c.Close() }()
 
 	carriers := client.NewView(c, "flights-per-carrier", client.String(), client.Int64())
 	n, err := carriers.Get(ctx, "UA")
@@ -83,7 +83,7 @@ func ExampleClient_Scan() {
 		fmt.Println(err)
 		return
 	}
-	defer c.Close()
+	defer func() { _ = c.Close() }()
 
 	for row, err := range c.Scan(context.Background(), "flights-per-carrier", client.ScanQuery{Reverse: true, Limit: 2}) {
 		if err != nil {
@@ -106,7 +106,7 @@ func ExampleClient_Owner() {
 		fmt.Println(err)
 		return
 	}
-	defer c.Close()
+	defer func() { _ = c.Close() }()
 
 	o, err := c.Owner(context.Background(), "flights-per-carrier", []byte("UA"))
 	fmt.Println(o.Active.Instance, o.Partition, err)
@@ -125,7 +125,7 @@ func ExampleClient_Run() {
 		fmt.Println(err)
 		return
 	}
-	defer c.Close()
+	defer func() { _ = c.Close() }()
 
 	done := make(chan error)
 	go func() { done <- c.Run(ctx) }() // follows the map, so that no call has to find out

@@ -206,9 +206,11 @@ func (r *reading) Scan(_ context.Context, s store.Scan) (store.Iterator, error) 
 }
 
 func (r *reading) ApproximateCount(context.Context) (int64, error) { return int64(len(r.rows)), nil }
+
 func (r *reading) Facts() store.Facts {
 	return store.Facts{Role: store.RoleActive, Sequence: 1, Position: store.Position{}}
 }
+
 func (r *reading) Close() {}
 
 type rowsIterator struct {
