@@ -72,7 +72,6 @@ func TestCF05OptionsReadBack(t *testing.T) {
 		"heartbeat":           {kgo.HeartbeatInterval, 3 * time.Second},
 		"block on poll":       {kgo.BlockRebalanceOnPoll, true},
 		"auto commit off":     {kgo.DisableAutoCommit, true},
-		"require stable":      {kgo.RequireStableFetchOffsets, true},
 		"acks":                {kgo.RequiredAcks, kgo.AllISRAcks()},
 		"idempotence off":     {kgo.DisableIdempotentWrite, false},
 		"cancellation":        {kgo.AllowIdempotentProduceCancellation, false},
@@ -236,8 +235,11 @@ func TestLoggerLevels(t *testing.T) {
 		slog slog.Level
 		kgo  kgo.LogLevel
 	}{
-		{slog.LevelDebug, kgo.LogLevelDebug}, {slog.LevelInfo, kgo.LogLevelInfo}, {slog.LevelWarn, kgo.LogLevelWarn},
-		{slog.LevelError, kgo.LogLevelError}, {slog.LevelError + 1, kgo.LogLevelNone},
+		{slog.LevelDebug, kgo.LogLevelDebug},
+		{slog.LevelInfo, kgo.LogLevelInfo},
+		{slog.LevelWarn, kgo.LogLevelWarn},
+		{slog.LevelError, kgo.LogLevelError},
+		{slog.LevelError + 1, kgo.LogLevelNone},
 	} {
 		lv.Set(c.slog)
 		if have := l.Level(); have != c.kgo {

@@ -138,19 +138,6 @@ func (p ResetPolicy) start() kgo.Offset {
 	}
 }
 
-func (t Thread) withDefaults() Thread {
-	orDefault(&t.SessionTimeout, 45*time.Second)
-	orDefault(&t.RebalanceTimeout, 60*time.Second)
-	orDefault(&t.HeartbeatInterval, min(3*time.Second, t.SessionTimeout/3))
-	orDefault(&t.TransactionTimeout, min(10*time.Second, t.SessionTimeout/2))
-	orDefault(&t.Linger, 5*time.Millisecond)
-	t.Linger = max(t.Linger, 0)
-	if t.ManualPartition == nil {
-		t.ManualPartition = func(string) bool { return false }
-	}
-	return t
-}
-
 // Validate reports everything that is wrong, in the names of the fields.
 func (t Thread) Validate() error {
 	t = t.withDefaults()
@@ -174,8 +161,10 @@ func (t Thread) Validate() error {
 		name string
 		have time.Duration
 	}{
-		{"SessionTimeout", t.SessionTimeout}, {"RebalanceTimeout", t.RebalanceTimeout},
-		{"HeartbeatInterval", t.HeartbeatInterval}, {"TransactionTimeout", t.TransactionTimeout},
+		{"SessionTimeout", t.SessionTimeout},
+		{"RebalanceTimeout", t.RebalanceTimeout},
+		{"HeartbeatInterval", t.HeartbeatInterval},
+		{"TransactionTimeout", t.TransactionTimeout},
 	} {
 		if f.have < 10*time.Millisecond || f.have > MaxTimeout {
 			bad(f.name, "%s, want 10ms to %s", f.have, MaxTimeout)
@@ -197,6 +186,19 @@ func (t Thread) Validate() error {
 		bad("Reset", "%d is unknown", t.Reset)
 	}
 	return errors.Join(errs...)
+}
+
+func (t Thread) withDefaults() Thread {
+	orDefault(&t.SessionTimeout, 45*time.Second)
+	orDefault(&t.RebalanceTimeout, 60*time.Second)
+	orDefault(&t.HeartbeatInterval, min(3*time.Second, t.SessionTimeout/3))
+	orDefault(&t.TransactionTimeout, min(10*time.Second, t.SessionTimeout/2))
+	orDefault(&t.Linger, 5*time.Millisecond)
+	t.Linger = max(t.Linger, 0)
+	if t.ManualPartition == nil {
+		t.ManualPartition = func(string) bool { return false }
+	}
+	return t
 }
 
 // Thread returns the options of a stream thread's client. Callbacks (assigned, revoked, lost, offsets) are the
@@ -226,7 +228,6 @@ func (c Config) Thread(t Thread) ([]kgo.Opt, error) {
 		kgo.HeartbeatInterval(t.HeartbeatInterval),
 		kgo.BlockRebalanceOnPoll(),
 		kgo.DisableAutoCommit(),
-		kgo.RequireStableFetchOffsets(),
 
 		kgo.ConsumeStartOffset(t.Reset.start()),
 		kgo.ConsumeResetOffset(kgo.NoResetOffset()),

@@ -158,7 +158,7 @@ func (r *Restorer) metadata(ctx context.Context, topics []string) (topicMetadata
 	req := kmsg.NewPtrMetadataRequest()
 	for _, topic := range topics {
 		t := kmsg.NewMetadataRequestTopic()
-		t.Topic = kmsg.StringPtr(topic)
+		t.Topic = new(topic)
 		req.Topics = append(req.Topics, t)
 	}
 	resp, err := req.RequestWith(ctx, r.cfg.Client)

@@ -57,24 +57,6 @@ type Config struct {
 	Registerer prometheus.Registerer
 }
 
-func (c Config) withDefaults() Config {
-	orDefault(&c.BufferBytes, 32<<20)
-	orDefault(&c.FetchBytes, int32(min(8<<20, c.BufferBytes/2)))
-	orDefault(&c.PartitionBytes, min(2<<20, c.FetchBytes))
-	orDefault(&c.FetchWait, 250*time.Millisecond)
-	orDefault(&c.CommitBytes, 8<<20)
-	orDefault(&c.CommitInterval, 5*time.Second)
-	orDefault(&c.FenceTimeout, time.Minute)
-	orDefault(&c.StableTimeout, time.Minute)
-	orDefault(&c.HangingTimeout, 2*time.Minute)
-	orDefault(&c.StallTimeout, 5*time.Minute)
-	orDefault(&c.ProgressInterval, time.Second)
-	if c.Logger == nil {
-		c.Logger = slog.New(slog.DiscardHandler)
-	}
-	return c
-}
-
 // Validate reports everything that is wrong, in the names of the fields.
 func (c Config) Validate() error {
 	c = c.withDefaults()
@@ -118,6 +100,24 @@ func (c Config) Validate() error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+func (c Config) withDefaults() Config {
+	orDefault(&c.BufferBytes, 32<<20)
+	orDefault(&c.FetchBytes, int32(min(8<<20, c.BufferBytes/2)))
+	orDefault(&c.PartitionBytes, min(2<<20, c.FetchBytes))
+	orDefault(&c.FetchWait, 250*time.Millisecond)
+	orDefault(&c.CommitBytes, 8<<20)
+	orDefault(&c.CommitInterval, 5*time.Second)
+	orDefault(&c.FenceTimeout, time.Minute)
+	orDefault(&c.StableTimeout, time.Minute)
+	orDefault(&c.HangingTimeout, 2*time.Minute)
+	orDefault(&c.StallTimeout, 5*time.Minute)
+	orDefault(&c.ProgressInterval, time.Second)
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	return c
 }
 
 func orDefault[T comparable](v *T, def T) {

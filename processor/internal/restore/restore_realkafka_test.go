@@ -27,8 +27,8 @@ import (
 	"github.com/statemesh/statemesh/store/layered"
 )
 
-// real is a real broker with the clients of an instance.
-type real struct {
+// realWorld is a real broker with the clients of an instance.
+type realWorld struct {
 	t      testing.TB
 	broker *kafkatest.Broker
 	kafka  kafka.Config
@@ -37,17 +37,17 @@ type real struct {
 	wg     sync.WaitGroup
 }
 
-func newReal(t testing.TB, cfg kafkatest.Config) *real {
-	t.Helper()
-	w := &real{t: t, broker: kafkatest.RunConfig(t, cfg)}
+func newReal(tb testing.TB, cfg kafkatest.Config) *realWorld {
+	tb.Helper()
+	w := &realWorld{t: tb, broker: kafkatest.RunConfig(tb, cfg)}
 	w.kafka = kafka.Config{Brokers: w.broker.Brokers(), MetadataMaxAge: time.Second}
 	w.direct = w.client(w.kafka.Direct()...)
 	w.adm = kadm.NewClient(w.direct)
-	t.Cleanup(w.wg.Wait)
+	tb.Cleanup(w.wg.Wait)
 	return w
 }
 
-func (w *real) client(opts ...kgo.Opt) *kgo.Client {
+func (w *realWorld) client(opts ...kgo.Opt) *kgo.Client {
 	w.t.Helper()
 	cl, err := kgo.NewClient(opts...)
 	if err != nil {
@@ -57,12 +57,12 @@ func (w *real) client(opts ...kgo.Opt) *kgo.Client {
 	return cl
 }
 
-func (w *real) producer(opts ...kgo.Opt) *kgo.Client {
+func (w *realWorld) producer(opts ...kgo.Opt) *kgo.Client {
 	opts = append(opts, kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.ProducerBatchCompression(kgo.Lz4Compression()))
 	return w.client(append(w.kafka.Opts(), opts...)...)
 }
 
-func (w *real) ensure(want ...topics.Internal) map[string]topics.Info {
+func (w *realWorld) ensure(want ...topics.Internal) map[string]topics.Info {
 	w.t.Helper()
 	infos, err := topics.Ensure(w.t.Context(), w.adm, want)
 	if err != nil {
@@ -71,7 +71,7 @@ func (w *real) ensure(want ...topics.Internal) map[string]topics.Info {
 	return infos
 }
 
-func (w *real) restorer(set func(*Config)) *Restorer {
+func (w *realWorld) restorer(set func(*Config)) *Restorer {
 	w.t.Helper()
 	cfg := Config{Client: w.direct, Group: group}
 	if set != nil {
@@ -87,7 +87,7 @@ func (w *real) restorer(set func(*Config)) *Restorer {
 	return r
 }
 
-func (w *real) write(cl *kgo.Client, topic string, partition int32, kvs ...kv) {
+func (w *realWorld) write(cl *kgo.Client, topic string, partition int32, kvs ...kv) {
 	w.t.Helper()
 	if err := cl.ProduceSync(w.t.Context(), records(topic, partition, kvs...)...).FirstErr(); err != nil {
 		w.t.Fatal(err)
@@ -184,7 +184,7 @@ func TestRealKafkaRestoreOrder(t *testing.T) {
 }
 
 // txnOffset adds an offset of the input to an open transaction, as a task's commit does.
-func (w *real) txnOffset(input [16]byte, id string, pid int64, epoch int16, next int64) {
+func (w *realWorld) txnOffset(input [16]byte, id string, pid int64, epoch int16, next int64) {
 	w.t.Helper()
 	req := kmsg.NewPtrTxnOffsetCommitRequest()
 	req.TransactionalID, req.Group, req.ProducerID, req.ProducerEpoch, req.Generation = id, group, pid, epoch, -1
@@ -192,7 +192,7 @@ func (w *real) txnOffset(input [16]byte, id string, pid int64, epoch int16, next
 	topic.Topic, topic.TopicID = inputTopic, input
 	p := kmsg.NewTxnOffsetCommitRequestTopicPartition()
 	p.Offset = next
-	p.Metadata = kmsg.StringPtr(commitmeta.Meta{Sequence: 2, StreamTime: 4, TransactionalID: id}.Encode())
+	p.Metadata = new(commitmeta.Meta{Sequence: 2, StreamTime: 4, TransactionalID: id}.Encode())
 	topic.Partitions = append(topic.Partitions, p)
 	req.Topics = append(req.Topics, topic)
 	resp, err := req.RequestWith(w.t.Context(), w.direct)
@@ -221,7 +221,7 @@ func TestRealKafkaRestoreOverBrokerKill(t *testing.T) {
 	const n, keys = 100_000, 500
 	fill := func() (want [][]string) {
 		cl := w.producer()
-		for p := range int32(spec.Partitions) {
+		for p := range spec.Partitions {
 			oracle := map[string]string{}
 			for i := range n {
 				x := kv{fmt.Sprintf("k%03d", i*31%keys), "v" + strconv.Itoa(i) + "-" + strconv.Itoa(int(p)), int64(i)}
@@ -286,13 +286,13 @@ func TestRealKafkaRestoreOverBrokerKill(t *testing.T) {
 			t.Errorf("task %d: %d records applied, %d wipes; want %d, none", p, task.restored[countsStore], task.wipes, n)
 		}
 	}
-	compact := kadm.AlterConfig{Op: kadm.SetConfig, Name: "cleanup.policy", Value: kmsg.StringPtr("compact")}
+	compact := kadm.AlterConfig{Op: kadm.SetConfig, Name: "cleanup.policy", Value: new("compact")}
 	if _, err := w.adm.AlterTopicConfigs(t.Context(), []kadm.AlterConfig{compact}, log); err != nil {
 		t.Fatal(err)
 	}
 	w.awaitCompaction(log)
 	more := w.producer()
-	for p := range int32(spec.Partitions) {
+	for p := range spec.Partitions {
 		w.write(more, log, p, kv{"k000", "last", 1})
 		want[p] = append([]string{"k000=last@1"}, slices.DeleteFunc(want[p], func(s string) bool { return s[:4] == "k000" })...)
 	}
@@ -317,7 +317,7 @@ func TestRealKafkaRestoreOverBrokerKill(t *testing.T) {
 }
 
 // awaitCompaction returns when the cleaner has taken records away: a read from the start finds a hole.
-func (w *real) awaitCompaction(topic string) {
+func (w *realWorld) awaitCompaction(topic string) {
 	w.t.Helper()
 	deadline := time.Now().Add(time.Minute)
 	tick := time.NewTicker(500 * time.Millisecond)
@@ -379,7 +379,7 @@ func BenchmarkRealKafkaRestore(b *testing.B) {
 
 // restoreAll restores every partition, threads at a time, into a new directory and returns the CPU and wall time from the
 // first restore's start to the last one's end.
-func (w *real) restoreAll(b *testing.B, log string, id [16]byte, partitions, threads int) (cpu, wall time.Duration) {
+func (w *realWorld) restoreAll(b *testing.B, log string, id [16]byte, partitions, threads int) (cpu, wall time.Duration) {
 	b.Helper()
 	ctx, cancel := context.WithCancel(b.Context())
 	defer cancel()

@@ -160,8 +160,10 @@ func (s *stream) stuck(now time.Time, hanging, stall time.Duration) error {
 	waited := now.Sub(s.blockedSince)
 	switch {
 	case s.high < s.bound && waited >= max(hanging, stall):
-		return &StalledError{Topic: s.topic, Partition: p, Next: s.next, Waited: waited,
-			Err: fmt.Errorf("the log ends at %d, below the restore bound %d", s.high, s.bound)}
+		return &StalledError{
+			Topic: s.topic, Partition: p, Next: s.next, Waited: waited,
+			Err: fmt.Errorf("the log ends at %d, below the restore bound %d", s.high, s.bound),
+		}
 	case s.high >= s.bound && waited >= hanging:
 		return &HangingTransactionError{
 			Store: s.store, Topic: s.topic, Partition: p, LastStable: s.stable, Bound: s.bound, Waited: waited,

@@ -74,10 +74,10 @@ func New(cfg Config) (*Restorer, error) {
 	return r, nil
 }
 
-// errRebuild asks for another attempt on an empty copy.
-type errRebuild struct{ reason string }
+// rebuildError asks for another attempt on an empty copy.
+type rebuildError struct{ reason string }
 
-func (e *errRebuild) Error() string { return "local copy must be rebuilt: " + e.reason }
+func (e *rebuildError) Error() string { return "local copy must be rebuilt: " + e.reason }
 
 // maxRebuilds bounds the attempts of one restore: a log that is cut again and again under the reader is somebody's
 // mistake, not a state that can be reached.
@@ -159,7 +159,7 @@ func (j *job) run(ctx context.Context) (Result, error) {
 	}
 	for attempt := 1; ; attempt++ {
 		res, err := j.attempt(ctx)
-		again, ok := errors.AsType[*errRebuild](err)
+		again, ok := errors.AsType[*rebuildError](err)
 		if !ok || attempt > maxRebuilds {
 			return res, err
 		}
@@ -218,7 +218,7 @@ func (j *job) plan(ctx context.Context) error {
 			return nil
 		}
 		if again { // an empty copy has no position that could be wrong
-			return &errRebuild{reason: reason}
+			return &rebuildError{reason: reason}
 		}
 		if err := j.wipe(ctx, reason); err != nil {
 			return err
@@ -302,7 +302,7 @@ func (j *job) read(ctx context.Context) error {
 				err = j.apply(ctx, byStream[e.s], e)
 			}
 			if errors.Is(err, errOutOfRange) {
-				err = &errRebuild{reason: fmt.Sprintf("changelog %s-%d no longer has offset %d", e.s.topic, e.s.partition, byStream[e.s].next)}
+				err = &rebuildError{reason: fmt.Sprintf("changelog %s-%d no longer has offset %d", e.s.topic, e.s.partition, byStream[e.s].next)}
 			}
 			if err != nil {
 				return err
