@@ -158,6 +158,9 @@ func (t *thread) turn(ctx, work context.Context) error {
 // patience is how long a poll may wait.
 func (t *thread) patience() time.Duration {
 	const idle = 500 * time.Millisecond
+	if t.rt.paused.Load() {
+		return idle
+	}
 	wait := idle
 	now := t.rt.now()
 	if !t.dirtySince.IsZero() {
@@ -174,9 +177,6 @@ func (t *thread) patience() time.Duration {
 		if !tk.idleSince.IsZero() {
 			wait = min(wait, tk.idleSince.Add(t.env.maxIdle).Sub(now))
 		}
-	}
-	if t.rt.paused.Load() {
-		wait = idle
 	}
 	return max(wait, 0)
 }
