@@ -90,14 +90,15 @@ func (s *snapshot) get(key, dst []byte) ([]byte, error) {
 	} else if err != nil {
 		return nil, err
 	}
-	err = item.Value(func(v []byte) error {
-		if dst == nil {
-			dst = make([]byte, 0, len(v))
-		}
-		dst = append(dst, v...)
-		return nil
-	})
-	return dst, err
+	if dst != nil {
+		err = item.Value(func(v []byte) error { dst = append(dst, v...); return nil })
+		return dst, err
+	}
+	v, err := item.ValueCopy(nil)
+	if err == nil && v == nil {
+		v = []byte{} // an empty value is not nil
+	}
+	return v, err
 }
 
 // done ends one use; the last lets Badger forget what the snapshot sees.
