@@ -234,7 +234,8 @@ func firstFlights(n int) iter.Seq2[flights.Row, error] {
 	}
 }
 
-// The views of the demo, through a broker, repartition topics and stores, hold what one plain pass computes.
+// The views of the demo, through a broker, repartition topics and stores, hold what one plain pass computes, each key in the
+// partition where a reader looks for it (MR-03).
 func TestFlights(t *testing.T) {
 	const partitions, rows = 4, 5_000
 	of := func(name string, typ views.Type, field string, key ...string) views.View {
