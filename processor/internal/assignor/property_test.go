@@ -105,7 +105,7 @@ func moved(members []Member, p Plan) map[string]int {
 func TestProperties(t *testing.T) {
 	t.Parallel()
 	rng := newRand(t)
-	for round := range 300 {
+	for round := range 120 {
 		k := kind(round % 3)
 		m := &fleetModel{rng: rng, shape: randomShape(rng, k)}
 		for range 12 {
@@ -252,7 +252,7 @@ func pairs(t *testing.T, what string, bins map[string]*load, weight int) {
 func TestPromisesAreKept(t *testing.T) {
 	t.Parallel()
 	rng := newRand(t)
-	for range 300 {
+	for range 120 {
 		m := &fleetModel{rng: rng, shape: randomShape(rng, kind(rng.IntN(3)))}
 		for range 1 + rng.IntN(5) {
 			m.join(1+rng.IntN(3), 1)

@@ -47,7 +47,7 @@ func (s *severable) Cut() {
 	conns := s.conns
 	s.mu.Unlock()
 	for _, c := range conns {
-		c.Close()
+		_ = c.Close() // it may be closed already
 	}
 }
 

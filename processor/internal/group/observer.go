@@ -165,6 +165,9 @@ func (o *Observer) plan(v View) {
 func (o *Observer) known() []View {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	if o.planned.Epoch <= o.view.Epoch { // read back, or overtaken by the plan of another leader
+		return []View{o.view}
+	}
 	return []View{o.planned, o.view}
 }
 

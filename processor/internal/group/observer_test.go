@@ -356,3 +356,17 @@ func TestObserverConfig(t *testing.T) {
 		t.Error("an empty balancer was accepted")
 	}
 }
+
+// A leader remembers its own plan only while that may be newer than the map: later it would fence who is long gone.
+func TestKnownOwners(t *testing.T) {
+	t.Parallel()
+	o := &Observer{}
+	o.view, o.planned = View{Epoch: 5}, View{Epoch: 6}
+	if k := o.known(); len(k) != 2 || k[0].Epoch != 6 || k[1].Epoch != 5 {
+		t.Errorf("%v", k)
+	}
+	o.view = View{Epoch: 7}
+	if k := o.known(); len(k) != 1 || k[0].Epoch != 7 {
+		t.Errorf("%v", k)
+	}
+}
