@@ -153,6 +153,7 @@ func BenchmarkGet(b *testing.B) {
 	task := openTask(b, s, task0, disk)
 	fill(b, s, task, benchKeys)
 	read := func(b *testing.B) {
+		b.Helper()
 		snap, err := task.Snapshot()
 		if err != nil {
 			b.Fatal(err)
@@ -227,6 +228,7 @@ func BenchmarkScan(b *testing.B) {
 	task := openTask(b, s, task0, disk)
 	fill(b, s, task, benchKeys)
 	scan := func(b *testing.B) {
+		b.Helper()
 		rng := rand.New(rand.NewPCG(1, 2))
 		b.ReportAllocs()
 		rows := 0

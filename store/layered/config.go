@@ -68,9 +68,14 @@ func (c Config) validate() error {
 		name  string
 		value int64
 	}{
-		{"MoveBytes", c.MoveBytes}, {"MoveInterval", int64(c.MoveInterval)}, {"RecentBytes", c.RecentBytes},
-		{"MaxRecordBytes", c.MaxRecordBytes}, {"MemTableBytes", c.MemTableBytes}, {"MinFreeBytes", c.MinFreeBytes},
-		{"DropWait", int64(c.DropWait)}, {"Databases", int64(c.Databases)},
+		{"MoveBytes", c.MoveBytes},
+		{"MoveInterval", int64(c.MoveInterval)},
+		{"RecentBytes", c.RecentBytes},
+		{"MaxRecordBytes", c.MaxRecordBytes},
+		{"MemTableBytes", c.MemTableBytes},
+		{"MinFreeBytes", c.MinFreeBytes},
+		{"DropWait", int64(c.DropWait)},
+		{"Databases", int64(c.Databases)},
 	} {
 		if f.value < 0 {
 			errs = append(errs, fmt.Errorf("%s: %d is negative", f.name, f.value))

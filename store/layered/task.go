@@ -108,7 +108,7 @@ func (t *Task) Changes() iter.Seq2[store.Name, store.Change] {
 				}
 				c := store.Change{Key: e.key, Timestamp: v.timestamp}
 				if v.live {
-					c.Value = v.data[:len(v.data):len(v.data)]
+					c.Value = slices.Clip(v.data)
 				}
 				if !yield(p.spec.Name, c) {
 					return

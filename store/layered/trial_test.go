@@ -39,8 +39,8 @@ func (p *pieces) get(key string) ([]byte, bool) {
 	if v, ok := p.overlay[key]; ok {
 		return v, true
 	}
-	for i := len(p.recent) - 1; i >= 0; i-- {
-		if v, ok := p.recent[i][key]; ok {
+	for _, m := range slices.Backward(p.recent) {
+		if v, ok := m[key]; ok {
 			return v, true
 		}
 	}
@@ -104,6 +104,7 @@ func BenchmarkStructure(b *testing.B) {
 			return &cow{new(btree.Map[string, []byte]), new(btree.Map[string, []byte])}
 		},
 		"chosen": func(b *testing.B) structure {
+			b.Helper()
 			s := openStores(b, layered.Config{Dir: b.TempDir(), MoveBytes: 1 << 40, RecentBytes: 1 << 40})
 			task := openTask(b, s, task0, mem)
 			task.Commit(checkpoint(1, "m"))
@@ -111,6 +112,7 @@ func BenchmarkStructure(b *testing.B) {
 		},
 	} {
 		loop := func(b *testing.B, scans bool) {
+			b.Helper()
 			s := make(b)
 			rng := rand.New(rand.NewPCG(1, 2))
 			key, val := []byte{}, []byte("12345678")
@@ -192,6 +194,7 @@ func BenchmarkTasks(b *testing.B) {
 }
 
 func tasksTrial(b *testing.B, how string, tasks int) {
+	b.Helper()
 	start := time.Now()
 	var all []*layered.Stores
 	if how == "shared" {

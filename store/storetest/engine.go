@@ -1,7 +1,6 @@
 package storetest
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"iter"
@@ -381,57 +380,66 @@ func engineLargeMove(t *testing.T, e engine.Engine) {
 
 // engineConcurrent moves, drops and reads at once; every snapshot must be what one move made.
 func engineConcurrent(t *testing.T, e engine.Engine) {
-	ctx := context.WithoutCancel(t.Context())
 	var wg sync.WaitGroup
 	for task := range int32(3) {
 		sp := openSpace(t, e, task, "x")
-		wg.Go(func() {
-			for i := range 40 {
-				v := fmt.Sprint(i)
-				kv := map[string]string{"a": v, "b": v, fmt.Sprint("own", i): v}
-				if err := e.Move(ctx, EngineMove(sp.ID, sp.Stores["x"].ID, v, kv)); err != nil {
-					t.Error(err)
-					return
-				}
-			}
-		})
-		wg.Go(func() {
-			for range 200 {
-				snap, err := e.Snapshot(sp.ID)
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				got := content(t, snap, engine.Range{Store: sp.Stores["x"].ID})
-				a, err := snap.Get(sp.Stores["x"].ID, 0, []byte("a"), nil)
-				snap.Release()
-				if errors.Is(err, store.ErrNotFound) && len(got) == 0 {
-					continue
-				}
-				var n int
-				if _, serr := fmt.Sscan(got["a"], &n); serr != nil || err != nil || string(a) != got["a"] || got["b"] != got["a"] || len(got) != n+3 {
-					t.Errorf("a reader sees the state of no move: a=%s b=%s and %d keys, %v %v", got["a"], got["b"], len(got), err, serr)
-					return
-				}
-			}
-		})
+		wg.Go(func() { moveAndCount(t, e, sp) })
+		wg.Go(func() { readWholeMoves(t, e, sp) })
 	}
-	wg.Go(func() { // SE-03: others are dropped meanwhile
-		for i := range 10 {
-			sp, err := e.Open(ctx, store.TaskID{Subtopology: 9}, []engine.Declared{{Name: "x", Kind: store.KindKeyValue}})
-			if err == nil {
-				err = e.Move(ctx, EngineMove(sp.ID, sp.Stores["x"].ID, "r", map[string]string{"k": fmt.Sprint(i)}))
-			}
-			if err == nil {
-				err = e.Drop(ctx, sp.ID)
-			}
-			if err == nil {
-				_, err = e.Reclaim(ctx)
-			}
-			if err != nil {
-				t.Errorf("SE-03: %v", err)
-			}
-		}
-	})
+	wg.Go(func() { dropOften(t, e) })
 	wg.Wait()
+}
+
+// moveAndCount makes moves of which the n-th, from 0, sets a and b to n and adds a key.
+func moveAndCount(t *testing.T, e engine.Engine, sp engine.Space) {
+	for i := range 40 {
+		v := fmt.Sprint(i)
+		kv := map[string]string{"a": v, "b": v, fmt.Sprint("own", i): v}
+		if err := e.Move(t.Context(), EngineMove(sp.ID, sp.Stores["x"].ID, v, kv)); err != nil {
+			t.Error(err)
+			return
+		}
+	}
+}
+
+// readWholeMoves reads beside moveAndCount.
+func readWholeMoves(t *testing.T, e engine.Engine, sp engine.Space) {
+	x := sp.Stores["x"].ID
+	for range 200 {
+		snap, err := e.Snapshot(sp.ID)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		got := content(t, snap, engine.Range{Store: x})
+		a, err := snap.Get(x, 0, []byte("a"), nil)
+		snap.Release()
+		if errors.Is(err, store.ErrNotFound) && len(got) == 0 {
+			continue // before the first move
+		}
+		var n int
+		if _, serr := fmt.Sscan(got["a"], &n); serr != nil || err != nil || string(a) != got["a"] || got["b"] != got["a"] || len(got) != n+3 {
+			t.Errorf("a reader sees the state of no move: a=%s b=%s and %d keys, %v %v", got["a"], got["b"], len(got), err, serr)
+			return
+		}
+	}
+}
+
+// dropOften is SE-03: dropping one task's key space disturbs no other's moves.
+func dropOften(t *testing.T, e engine.Engine) {
+	for i := range 10 {
+		sp, err := e.Open(t.Context(), store.TaskID{Subtopology: 9}, []engine.Declared{{Name: "x", Kind: store.KindKeyValue}})
+		if err == nil {
+			err = e.Move(t.Context(), EngineMove(sp.ID, sp.Stores["x"].ID, "r", map[string]string{"k": fmt.Sprint(i)}))
+		}
+		if err == nil {
+			err = e.Drop(t.Context(), sp.ID)
+		}
+		if err == nil {
+			_, err = e.Reclaim(t.Context())
+		}
+		if err != nil {
+			t.Errorf("SE-03: %v", err)
+		}
+	}
 }

@@ -55,125 +55,173 @@ func (c contents) clone() contents {
 // their end, and after each restart the commit that the machine says is there.
 func Model(t *testing.T, rng *rand.Rand, m Machine, steps int) {
 	t.Helper()
-	names := slices.Sorted(maps.Keys(m.Stores()))
-	empty := make(contents)
-	for _, n := range names {
-		empty[n] = map[string]string{}
+	r := &run{t: t, rng: rng, m: m, names: slices.Sorted(maps.Keys(m.Stores()))}
+	r.running = r.empty()
+	r.history = map[int]contents{0: r.empty()}
+	defer r.releaseAll()
+	for r.step = range steps {
+		r.random()
 	}
-	history := map[int]contents{0: empty.clone()}
-	running, last, moved := empty.clone(), 0, 0
-	type held struct {
-		readers map[store.Name]store.KeyValueReader
-		n       int
-		done    func()
+}
+
+// run is a history in the making.
+type run struct {
+	t     *testing.T
+	rng   *rand.Rand
+	m     Machine
+	names []store.Name
+	step  int
+
+	running     contents         // what the writer sees
+	history     map[int]contents // by commit, since the last restart
+	last, moved int              // newest commit, newest durable one
+	open        []heldSnapshot
+}
+
+// heldSnapshot is a snapshot that is kept open, of commit n.
+type heldSnapshot struct {
+	readers map[store.Name]store.KeyValueReader
+	n       int
+	done    func()
+}
+
+// random does one thing.
+func (r *run) random() {
+	name := r.names[r.rng.IntN(len(r.names))]
+	switch n := r.rng.IntN(1000); {
+	case n < 600:
+		r.write(name)
+	case n < 750:
+		key := modelKey(r.rng)
+		v, err := r.m.Stores()[name].Get([]byte(key))
+		r.compare("writer", name, key, r.running[name], v, err)
+	case n < 770:
+		compareScan(r.t, fmt.Sprintf("step %d: writer of %s", r.step, name), r.rng, r.running[name], r.m.Stores()[name].Scan)
+	case n < 860:
+		r.last++
+		r.history[r.last] = r.running.clone()
+		r.m.Commit(r.last)
+	case n < 890:
+		r.m.Rollback()
+		r.running = r.history[r.last].clone()
+	case n < 920:
+		r.m.Move()
+		r.moved = r.last
+	case n < 960:
+		r.pin()
+	case n < 990:
+		r.look(name)
+	default:
+		r.restart()
 	}
-	var open []held
-	release := func(i int) {
-		open[i].done()
-		open = slices.Delete(open, i, i+1)
-	}
-	defer func() {
-		for len(open) > 0 {
-			release(0)
+}
+
+func (r *run) write(name store.Name) {
+	kv, key := r.m.Stores()[name], modelKey(r.rng)
+	if r.rng.IntN(4) == 0 {
+		delete(r.running[name], key)
+		if err := kv.Put([]byte(key), store.Value{Timestamp: 5}); err != nil {
+			r.t.Fatalf("step %d: %v", r.step, err)
 		}
-	}()
-	for step := range steps {
-		name := names[rng.IntN(len(names))]
-		kv := m.Stores()[name]
-		switch n := rng.IntN(1000); {
-		case n < 600: // write
-			key := modelKey(rng)
-			if rng.IntN(4) == 0 {
-				delete(running[name], key)
-				if err := kv.Put([]byte(key), store.Value{Timestamp: 5}); err != nil {
-					t.Fatalf("step %d: %v", step, err)
-				}
-				break
-			}
-			running[name][key] = fmt.Sprint(step, strings.Repeat("x", rng.IntN(40)))
-			put(t, kv, key, running[name][key])
-		case n < 750: // read as the writer
-			key := modelKey(rng)
-			v, err := kv.Get([]byte(key))
-			if want, ok := running[name][key]; ok != (err == nil) || ok && want != string(v.Data) {
-				t.Fatalf("step %d: writer reads %s %q as %q, %v; want %q, %t", step, name, key, v.Data, err, want, ok)
-			}
-		case n < 770:
-			compareScan(t, fmt.Sprint("step ", step, ": writer of ", name), rng, running[name], kv.Scan)
-		case n < 860:
-			last++
-			history[last] = running.clone()
-			m.Commit(last)
-		case n < 890:
-			m.Rollback()
-			running = history[last].clone()
-		case n < 920:
-			m.Move()
-			moved = last
-		case n < 960 && last > 0:
-			if len(open) > 4 {
-				release(rng.IntN(len(open)))
-			}
-			readers, n, done := m.Snapshot()
-			if n != last {
-				t.Fatalf("step %d: snapshot of commit %d, want %d", step, n, last)
-			}
-			open = append(open, held{readers, n, done})
-		case n < 990 && len(open) > 0:
-			h := open[rng.IntN(len(open))]
-			r, want := h.readers[name], history[h.n][name]
-			key := modelKey(rng)
-			v, err := r.Get(t.Context(), []byte(key))
-			if w, ok := want[key]; ok != (err == nil) || ok && w != string(v.Data) {
-				t.Fatalf("step %d: reader of commit %d reads %s %q as %q, %v; want %q, %t", step, h.n, name, key, v.Data, err, w, ok)
-			}
-			compareScan(t, fmt.Sprintf("step %d: reader of %s at commit %d", step, name, h.n), rng, want,
-				func(sc store.Scan) (store.Iterator, error) { return r.Scan(t.Context(), sc) })
-		case n >= 990:
-			end := End(rng.IntN(4))
-			if end != EndClose && end != EndWipe {
-				for len(open) > 0 {
-					release(0)
-				}
-			}
-			n, lost := m.Restart(end)
-			least := moved
-			switch end {
-			case EndClose, EndStop:
-				least = last
-			case EndWipe:
-				least = 0
-			case EndKill: // what had moved
-			}
-			if len(lost) == len(names) {
-				least = 0
-			}
-			if n < least || n > last || end == EndWipe && n != 0 {
-				t.Fatalf("step %d: after end %d commit %d is there; %d were made, %d durable", step, end, n, last, least)
-			}
-			if had, ok := history[n]; ok {
-				running = had.clone()
-			} else if n != 0 {
-				t.Fatalf("step %d: after end %d commit %d is there, from before an earlier end", step, end, n)
-			} else {
-				running = empty.clone()
-			}
-			for _, name := range lost {
-				running[name] = map[string]string{}
-			}
-			// The next commit's history begins at what is there now.
-			history = map[int]contents{n: running.clone()}
-			if end == EndClose || end == EndWipe { // readers keep what they pinned
-				for len(open) > 0 {
-					release(0)
-				}
-			}
-			last, moved = n, n
-			for _, name := range names {
-				compareScan(t, fmt.Sprintf("step %d: %s after end %d", step, name, end), rng, running[name], m.Stores()[name].Scan)
-			}
-		}
+		return
 	}
+	r.running[name][key] = fmt.Sprint(r.step, strings.Repeat("x", r.rng.IntN(40)))
+	put(r.t, kv, key, r.running[name][key])
+}
+
+// compare compares a point read.
+func (r *run) compare(who string, name store.Name, key string, want map[string]string, v store.Value, err error) {
+	r.t.Helper()
+	if w, ok := want[key]; ok != (err == nil) || ok && w != string(v.Data) {
+		r.t.Fatalf("step %d: %s reads %s %q as %q, %v; want %q, %t", r.step, who, name, key, v.Data, err, w, ok)
+	}
+}
+
+// pin opens a snapshot and keeps it.
+func (r *run) pin() {
+	if r.last == 0 {
+		return
+	}
+	if len(r.open) > 4 {
+		i := r.rng.IntN(len(r.open))
+		r.open[i].done()
+		r.open = slices.Delete(r.open, i, i+1)
+	}
+	readers, n, done := r.m.Snapshot()
+	r.open = append(r.open, heldSnapshot{readers, n, done})
+	if n != r.last {
+		r.t.Fatalf("step %d: snapshot of commit %d, want %d", r.step, n, r.last)
+	}
+}
+
+// look reads in one of the snapshots that are kept.
+func (r *run) look(name store.Name) {
+	if len(r.open) == 0 {
+		return
+	}
+	h := r.open[r.rng.IntN(len(r.open))]
+	reader, want := h.readers[name], r.history[h.n][name]
+	key := modelKey(r.rng)
+	v, err := reader.Get(r.t.Context(), []byte(key))
+	r.compare(fmt.Sprint("reader of commit ", h.n), name, key, want, v, err)
+	compareScan(r.t, fmt.Sprintf("step %d: reader of %s at commit %d", r.step, name, h.n), r.rng, want,
+		func(sc store.Scan) (store.Iterator, error) { return reader.Scan(r.t.Context(), sc) })
+}
+
+func (r *run) releaseAll() {
+	for _, h := range r.open {
+		h.done()
+	}
+	r.open = nil
+}
+
+// restart ends the task in some way and goes on with what is there then. Snapshots survive the task but not the process.
+func (r *run) restart() {
+	end := End(r.rng.IntN(4))
+	if end == EndStop || end == EndKill {
+		r.releaseAll()
+	}
+	n, lost := r.m.Restart(end)
+	least := r.moved
+	if end == EndClose || end == EndStop {
+		least = r.last
+	}
+	if end == EndWipe || len(lost) == len(r.names) {
+		least = 0
+	}
+	if n < least || n > r.last || end == EndWipe && n != 0 {
+		r.t.Fatalf("step %d: after end %d commit %d is there; %d were made, %d durable", r.step, end, n, r.last, least)
+	}
+	for range r.open { // readers keep what they pinned
+		r.look(r.names[0])
+	}
+	r.releaseAll()
+	had, ok := r.history[n]
+	switch {
+	case end == EndWipe || !ok && n == 0:
+		r.running = r.empty()
+	case !ok:
+		r.t.Fatalf("step %d: after end %d commit %d is there, from before an earlier end", r.step, end, n)
+	default:
+		r.running = had.clone()
+	}
+	for _, name := range lost {
+		r.running[name] = map[string]string{}
+	}
+	r.history = map[int]contents{n: r.running.clone()}
+	r.last, r.moved = n, n
+	for _, name := range r.names {
+		compareScan(r.t, fmt.Sprintf("step %d: %s after end %d", r.step, name, end), r.rng, r.running[name], r.m.Stores()[name].Scan)
+	}
+}
+
+// empty is the content before the first commit.
+func (r *run) empty() contents {
+	c := make(contents)
+	for _, n := range r.names {
+		c[n] = map[string]string{}
+	}
+	return c
 }
 
 // modelKey draws from few keys, so that they are written often, with bytes that test the order.
