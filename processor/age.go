@@ -17,7 +17,7 @@ var (
 	errAgeUnproven = errors.New("age not proven")
 )
 
-// age proves until when an owner still was the owner. Invariant: at the time proven returns, the coordinator accepted
+// age proves until when an owner still was the owner. Invariant: at the time provenLocked returns, the coordinator accepted
 // the member id and generation under which the member holds its tasks, and every commit that was visible to others by
 // then is published here (or proven is earlier).
 //
@@ -65,12 +65,6 @@ func (a *age) becomeLost() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.lost = true
-}
-
-func (a *age) proven() (time.Time, bool) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.provenLocked()
 }
 
 func (a *age) provenLocked() (time.Time, bool) {

@@ -55,7 +55,7 @@ func (t *thread) collect() (parts []commitPart, offsets []offsetToCommit, record
 func (t *thread) commit(ctx context.Context) error {
 	t.dirtySince, t.aborted = time.Time{}, nil
 	began := t.rt.now()
-	err := t.produceChanges()
+	err := t.produceChanges() //nolint:contextcheck // records outlive any context: see output.produce
 	if err == nil && t.out.produced > 0 {
 		err = t.out.flush(ctx)
 	}
@@ -166,8 +166,10 @@ func (t *thread) underMembership(ctx context.Context, send func(context.Context,
 
 // notNow reports answers after which the same commit may be sent again: it certainly had no effect.
 func notNow(err error) bool {
-	for _, e := range []error{errUnsent, kerr.IllegalGeneration, kerr.RebalanceInProgress, kerr.NotCoordinator,
-		kerr.CoordinatorNotAvailable, kerr.CoordinatorLoadInProgress, kerr.ConcurrentTransactions} {
+	for _, e := range []error{
+		errUnsent, kerr.IllegalGeneration, kerr.RebalanceInProgress, kerr.NotCoordinator,
+		kerr.CoordinatorNotAvailable, kerr.CoordinatorLoadInProgress, kerr.ConcurrentTransactions,
+	} {
 		if errors.Is(err, e) {
 			return true
 		}

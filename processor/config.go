@@ -119,6 +119,94 @@ type Config struct {
 	Registerer prometheus.Registerer
 }
 
+// Validate reports every problem at once, joined, each as a [*ConfigError]. Zero fields count as their defaults.
+func (c Config) Validate() error {
+	c = c.withDefaults()
+	var errs []error
+	bad := func(field, format string, args ...any) {
+		errs = append(errs, &ConfigError{Field: field, Reason: fmt.Sprintf(format, args...)})
+	}
+	for _, f := range []struct{ name, value string }{
+		{"ApplicationID", c.ApplicationID}, {"ProcessID", c.ProcessID}, {"Incarnation", c.Incarnation},
+	} {
+		if f.value == "" {
+			bad(f.name, "required")
+		} else if i := strings.IndexFunc(f.value, notLegal); i >= 0 {
+			bad(f.name, "%q: only letters, digits, '.', '_' and '-' are legal", f.value)
+		}
+	}
+	if len(c.ApplicationID) > maxNameLength {
+		bad("ApplicationID", "%d characters, at most %d leave room for the names of internal topics", len(c.ApplicationID), maxNameLength)
+	}
+	if c.Guarantee != ExactlyOnce && c.Guarantee != AtLeastOnce {
+		bad("Guarantee", "%q: want %s or %s", c.Guarantee, ExactlyOnce, AtLeastOnce)
+	}
+	if len(c.Kafka.Brokers) == 0 {
+		bad("Kafka.Brokers", "required")
+	}
+	if c.GroupInstanceID != "" {
+		bad("GroupInstanceID", "%q: static membership is not supported; a member that leaves gives its tasks away at once, and held state brings them back to it", c.GroupInstanceID)
+	}
+	for _, f := range []struct {
+		name  string
+		value time.Duration
+	}{
+		{"CommitInterval", c.CommitInterval},
+		{"SessionTimeout", c.SessionTimeout},
+		{"RebalanceTimeout", c.RebalanceTimeout},
+		{"HeartbeatInterval", c.HeartbeatInterval},
+		{"TransactionTimeout", c.TransactionTimeout},
+		{"TaskTimeout", c.TaskTimeout},
+	} {
+		if f.value < time.Millisecond || f.value > kafka.MaxTimeout {
+			bad(f.name, "%s: want 1ms to %s, the most that Kafka's protocol can say", f.value, kafka.MaxTimeout)
+		}
+	}
+	if c.MaxTaskIdle < 0 {
+		bad("MaxTaskIdle", "%s: at least 0", c.MaxTaskIdle)
+	}
+	if c.HeartbeatInterval > c.SessionTimeout/3 {
+		bad("HeartbeatInterval", "%s: at most a third of SessionTimeout (%s)", c.HeartbeatInterval, c.SessionTimeout)
+	}
+	if c.Guarantee == ExactlyOnce {
+		if c.TransactionTimeout >= c.SessionTimeout {
+			bad("TransactionTimeout", "%s: must be shorter than SessionTimeout (%s)", c.TransactionTimeout, c.SessionTimeout)
+		}
+		if c.TransactionTimeout < c.CommitInterval {
+			bad("TransactionTimeout", "%s: at least CommitInterval (%s), or every transaction times out", c.TransactionTimeout, c.CommitInterval)
+		}
+	}
+	for _, f := range []struct {
+		name  string
+		value int64
+	}{
+		{"NumStreamThreads", int64(c.NumStreamThreads)},
+		{"BufferedRecordsPerPartition", int64(c.BufferedRecordsPerPartition)},
+		{"MaxPollRecords", int64(c.MaxPollRecords)},
+		{"UncommittedMaxBytes", c.UncommittedMaxBytes},
+	} {
+		if f.value < 1 {
+			bad(f.name, "%d: at least 1", f.value)
+		}
+	}
+	if c.ReplicationFactor < -1 {
+		bad("ReplicationFactor", "%d: -1 (the broker's default) or at least 1", c.ReplicationFactor)
+	}
+	if c.OffsetReset > ResetNone {
+		bad("OffsetReset", "%s: want earliest, latest or none", c.OffsetReset)
+	}
+	if c.DeserializationHandler > DeadLetter {
+		bad("DeserializationHandler", "%d: want Fail, Continue or DeadLetter", c.DeserializationHandler)
+	}
+	if c.ProcessingHandler > DeadLetter {
+		bad("ProcessingHandler", "%d: want Fail, Continue or DeadLetter", c.ProcessingHandler)
+	}
+	if c.DeadLetterTopic == "" && (c.DeserializationHandler == DeadLetter || c.ProcessingHandler == DeadLetter) {
+		bad("DeadLetterTopic", "required when a handler says DeadLetter")
+	}
+	return errors.Join(errs...)
+}
+
 func (c Config) withDefaults() Config {
 	if c.Guarantee == "" {
 		c.Guarantee = ExactlyOnce
@@ -172,91 +260,9 @@ func orDuration(d *time.Duration, def time.Duration) {
 	}
 }
 
-// Validate reports every problem at once, joined, each as a [*ConfigError]. Zero fields count as their defaults.
-func (c Config) Validate() error {
-	c = c.withDefaults()
-	var errs []error
-	bad := func(field, format string, args ...any) {
-		errs = append(errs, &ConfigError{Field: field, Reason: fmt.Sprintf(format, args...)})
-	}
-	for _, f := range []struct{ name, value string }{
-		{"ApplicationID", c.ApplicationID}, {"ProcessID", c.ProcessID}, {"Incarnation", c.Incarnation},
-	} {
-		if f.value == "" {
-			bad(f.name, "required")
-		} else if i := strings.IndexFunc(f.value, notLegal); i >= 0 {
-			bad(f.name, "%q: only letters, digits, '.', '_' and '-' are legal", f.value)
-		}
-	}
-	if len(c.ApplicationID) > maxNameLength {
-		bad("ApplicationID", "%d characters, at most %d leave room for the names of internal topics", len(c.ApplicationID), maxNameLength)
-	}
-	if c.Guarantee != ExactlyOnce && c.Guarantee != AtLeastOnce {
-		bad("Guarantee", "%q: want %s or %s", c.Guarantee, ExactlyOnce, AtLeastOnce)
-	}
-	if len(c.Kafka.Brokers) == 0 {
-		bad("Kafka.Brokers", "required")
-	}
-	if c.GroupInstanceID != "" {
-		bad("GroupInstanceID", "%q: static membership is not supported; a member that leaves gives its tasks away at once, and held state brings them back to it", c.GroupInstanceID)
-	}
-	for _, f := range []struct {
-		name  string
-		value time.Duration
-	}{
-		{"CommitInterval", c.CommitInterval}, {"SessionTimeout", c.SessionTimeout}, {"RebalanceTimeout", c.RebalanceTimeout},
-		{"HeartbeatInterval", c.HeartbeatInterval}, {"TransactionTimeout", c.TransactionTimeout}, {"TaskTimeout", c.TaskTimeout},
-	} {
-		if f.value < time.Millisecond || f.value > kafka.MaxTimeout {
-			bad(f.name, "%s: want 1ms to %s, the most that Kafka's protocol can say", f.value, kafka.MaxTimeout)
-		}
-	}
-	if c.MaxTaskIdle < 0 {
-		bad("MaxTaskIdle", "%s: at least 0", c.MaxTaskIdle)
-	}
-	if c.HeartbeatInterval > c.SessionTimeout/3 {
-		bad("HeartbeatInterval", "%s: at most a third of SessionTimeout (%s)", c.HeartbeatInterval, c.SessionTimeout)
-	}
-	if c.Guarantee == ExactlyOnce {
-		if c.TransactionTimeout >= c.SessionTimeout {
-			bad("TransactionTimeout", "%s: must be shorter than SessionTimeout (%s)", c.TransactionTimeout, c.SessionTimeout)
-		}
-		if c.TransactionTimeout < c.CommitInterval {
-			bad("TransactionTimeout", "%s: at least CommitInterval (%s), or every transaction times out", c.TransactionTimeout, c.CommitInterval)
-		}
-	}
-	for _, f := range []struct {
-		name  string
-		value int64
-	}{
-		{"NumStreamThreads", int64(c.NumStreamThreads)}, {"BufferedRecordsPerPartition", int64(c.BufferedRecordsPerPartition)},
-		{"MaxPollRecords", int64(c.MaxPollRecords)}, {"UncommittedMaxBytes", c.UncommittedMaxBytes},
-	} {
-		if f.value < 1 {
-			bad(f.name, "%d: at least 1", f.value)
-		}
-	}
-	if c.ReplicationFactor < -1 {
-		bad("ReplicationFactor", "%d: -1 (the broker's default) or at least 1", c.ReplicationFactor)
-	}
-	if c.OffsetReset > ResetNone {
-		bad("OffsetReset", "%s: want earliest, latest or none", c.OffsetReset)
-	}
-	if c.DeserializationHandler > DeadLetter {
-		bad("DeserializationHandler", "%d: want Fail, Continue or DeadLetter", c.DeserializationHandler)
-	}
-	if c.ProcessingHandler > DeadLetter {
-		bad("ProcessingHandler", "%d: want Fail, Continue or DeadLetter", c.ProcessingHandler)
-	}
-	if c.DeadLetterTopic == "" && (c.DeserializationHandler == DeadLetter || c.ProcessingHandler == DeadLetter) {
-		bad("DeadLetterTopic", "required when a handler says DeadLetter")
-	}
-	return errors.Join(errs...)
-}
-
 // maxNameLength leaves, of Kafka's 249 characters for a topic name, room for a store's name and the suffix.
 const maxNameLength = 120
 
 func notLegal(r rune) bool {
-	return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '.' || r == '_' || r == '-')
+	return !legalInTopic(r)
 }

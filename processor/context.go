@@ -2,6 +2,7 @@ package processor
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/statemesh/statemesh/store"
@@ -23,10 +24,8 @@ func (c *Context) TaskID() store.TaskID { return c.task.id }
 // Store returns a state store that is connected to this node. *store.UnknownStoreError otherwise. A put that the
 // changelog would not take is a *store.TooLargeError, and nothing is written.
 func (c *Context) Store(name store.Name) (store.KeyValue, error) {
-	for _, s := range c.node.def.stores {
-		if s == name {
-			return c.task.keyValue(name)
-		}
+	if slices.Contains(c.node.def.stores, name) {
+		return c.task.keyValue(name)
 	}
 	return nil, &store.UnknownStoreError{Store: name, Known: c.node.def.stores}
 }
@@ -83,4 +82,4 @@ func (c *Context) RequestCommit() { c.task.commitRequested = true }
 
 // Drop counts the record in hand as dropped for reason (a short constant such as "null key"), in the metric
 // statemesh_dropped_records_total, and logs the first of a burst with its coordinates.
-func (c *Context) Drop(reason string) { c.task.dropped(reason, false) }
+func (c *Context) Drop(reason string) { c.task.dropped(reason, toNowhere) }

@@ -193,9 +193,11 @@ func TestSimCommitErrors(t *testing.T) {
 		a, b := f.start("a"), f.start("b")
 		a.waitRunning()
 		b.waitRunning()
-		codes := []int16{kerr.CoordinatorNotAvailable.Code, kerr.NotCoordinator.Code, kerr.CoordinatorLoadInProgress.Code,
+		codes := []int16{
+			kerr.CoordinatorNotAvailable.Code, kerr.NotCoordinator.Code, kerr.CoordinatorLoadInProgress.Code,
 			kerr.ConcurrentTransactions.Code, kerr.RebalanceInProgress.Code, kerr.IllegalGeneration.Code, kerr.UnknownServerError.Code,
-			kerr.InvalidProducerEpoch.Code, kerr.TransactionAbortable.Code}
+			kerr.InvalidProducerEpoch.Code, kerr.TransactionAbortable.Code,
+		}
 		on := true
 		failures := 0
 		f.cluster.ControlKey(int16(kmsg.TxnOffsetCommit), func(req kmsg.Request) (kmsg.Response, error, bool) {

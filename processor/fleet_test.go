@@ -54,8 +54,10 @@ func newFleet(t *testing.T, virtual bool, partitions int32, opts ...kfake.Opt) *
 	if os.Getenv("STATEMESH_TEST_LOG") != "" {
 		f.log = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelInfo}))
 	}
-	all := []kfake.Opt{kfake.NumBrokers(1), kfake.SeedTopics(partitions, testInput, testOut, "dead"),
-		kfake.BrokerConfigs(map[string]string{"group.initial.rebalance.delay.ms": "0"})}
+	all := []kfake.Opt{
+		kfake.NumBrokers(1), kfake.SeedTopics(partitions, testInput, testOut, "dead"),
+		kfake.BrokerConfigs(map[string]string{"group.initial.rebalance.delay.ms": "0"}),
+	}
 	if virtual {
 		var network kfake.VirtualNetwork
 		all = append(all, kfake.ListenFn(network.Listen), kfake.Ports(9092))
@@ -185,7 +187,7 @@ func (c *cutter) cut() {
 	defer c.mu.Unlock()
 	c.dead = true
 	for _, conn := range c.conns {
-		conn.Close()
+		_ = conn.Close()
 	}
 	c.conns = nil
 }
@@ -324,8 +326,10 @@ func (f *fleet) replay(topic string) (last map[string]uint64, times map[string]i
 	if err != nil {
 		f.t.Fatal(err)
 	}
-	opts := []kgo.Opt{kgo.SeedBrokers(f.brokers...), kgo.ConsumeTopics(topic), kgo.FetchIsolationLevel(kgo.ReadCommitted()),
-		kgo.KeepControlRecords(), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.FetchMaxWait(100 * time.Millisecond)}
+	opts := []kgo.Opt{
+		kgo.SeedBrokers(f.brokers...), kgo.ConsumeTopics(topic), kgo.FetchIsolationLevel(kgo.ReadCommitted()),
+		kgo.KeepControlRecords(), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.FetchMaxWait(100 * time.Millisecond),
+	}
 	if f.dial != nil {
 		opts = append(opts, kgo.Dialer(f.dial))
 	}
@@ -456,7 +460,7 @@ func copyDir(t *testing.T, from, to string) {
 		} else if err != nil {
 			return err
 		}
-		defer src.Close()
+		defer func() { _ = src.Close() }()
 		out, err := os.Create(dst)
 		if err != nil {
 			return err

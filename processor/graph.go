@@ -3,6 +3,7 @@ package processor
 import (
 	"errors"
 	"fmt"
+	"slices"
 )
 
 // nodeRun is a node of a sub-topology as one task runs it.
@@ -90,8 +91,7 @@ func initGraph(nodes []*nodeRun) error {
 // closeGraph calls Close of every processor that was initialised, children first.
 func closeGraph(nodes []*nodeRun) error {
 	var errs []error
-	for i := len(nodes) - 1; i >= 0; i-- {
-		n := nodes[i]
+	for _, n := range slices.Backward(nodes) {
 		if !n.initialized {
 			continue
 		}

@@ -321,8 +321,10 @@ func TestTopicDeletedWhileDown(t *testing.T) {
 func TestOversized(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, false, 1)
-	if err := f.cluster.CreateTopic(testApp+"-counts-changelog", 1, map[string]string{"cleanup.policy": "compact",
-		"max.message.bytes": "2000", "message.timestamp.type": "CreateTime"}); err != nil {
+	if err := f.cluster.CreateTopic(testApp+"-counts-changelog", 1, map[string]string{
+		"cleanup.policy":    "compact",
+		"max.message.bytes": "2000", "message.timestamp.type": "CreateTime",
+	}); err != nil {
 		t.Fatal(err)
 	}
 	f.topo = func() *Topology {
@@ -330,8 +332,10 @@ func TestOversized(t *testing.T) {
 			AddProcessor("keep", func() Processor { return &keeper{} }, "source").
 			AddStateStore(store.Spec{Name: testStore, Kind: store.KindKeyValue}, "keep")
 	}
-	records := []*kgo.Record{{Topic: testInput, Key: []byte("small"), Value: make([]byte, 1000)},
-		{Topic: testInput, Key: []byte("large"), Value: make([]byte, 1990)}}
+	records := []*kgo.Record{
+		{Topic: testInput, Key: []byte("small"), Value: make([]byte, 1000)},
+		{Topic: testInput, Key: []byte("large"), Value: make([]byte, 1990)},
+	}
 	if err := f.client.ProduceSync(t.Context(), records...).FirstErr(); err != nil {
 		t.Fatal(err)
 	}

@@ -12,7 +12,7 @@ import (
 
 // judge decides about a record that could not be processed (upstream's exception handlers): nil means go on with the
 // next one.
-func (t *thread) judge(tk *task, in *input, r *kgo.Record, err error) error {
+func (t *thread) judge(tk *task, r *kgo.Record, err error) error {
 	if is[*outputError](err) || errors.Is(err, errStopHere) {
 		return tk.fail(err)
 	}
@@ -22,14 +22,14 @@ func (t *thread) judge(tk *task, in *input, r *kgo.Record, err error) error {
 	}
 	switch action {
 	case Continue:
-		tk.dropped(reason, false)
+		tk.dropped(reason, toNowhere)
 		return nil
 	case DeadLetter:
 		tk.produced++
 		if err := t.out.letter(t.rt.cfg.DeadLetterTopic, r, letterHeaders(tk, r, err)); err != nil {
 			return tk.fail(err)
 		}
-		tk.dropped(reason, true)
+		tk.dropped(reason, toDeadLetters)
 		return nil
 	default:
 		return tk.fail(err)
@@ -76,19 +76,23 @@ type burst struct {
 	count int64 // since the last line
 }
 
+// destination is what becomes of a record that is not processed; a metric label.
+type destination string
+
+const (
+	toNowhere     destination = "nowhere"
+	toDeadLetters destination = "dead letter topic"
+)
+
 const burstInterval = time.Minute
 
 func newDropLog(log *slog.Logger, m *metrics, l Listener, now func() time.Time) *dropLog {
 	return &dropLog{log: log, metrics: m, listener: l, now: now, bursts: make(map[string]*burst)}
 }
 
-func (d *dropLog) drop(t *task, reason string, deadLettered bool) {
-	to := "nowhere"
-	if deadLettered {
-		to = "dead letter topic"
-	}
-	d.metrics.dropped.WithLabelValues(reason, to).Inc()
-	d.listener.Dropped(DroppedInfo{Task: t.id, Record: t.current, Reason: reason, DeadLettered: deadLettered})
+func (d *dropLog) drop(t *task, reason string, to destination) {
+	d.metrics.dropped.WithLabelValues(reason, string(to)).Inc()
+	d.listener.Dropped(DroppedInfo{Task: t.id, Record: t.current, Reason: reason, DeadLettered: to == toDeadLetters})
 	d.mu.Lock()
 	b := d.bursts[reason]
 	now := d.now()
@@ -104,7 +108,7 @@ func (d *dropLog) drop(t *task, reason string, deadLettered bool) {
 	}
 	d.mu.Unlock()
 	if fresh {
-		d.log.Warn("record dropped", "reason", reason, "to", to,
+		d.log.Warn("record dropped", "reason", reason, "to", string(to),
 			"task", t.id, "topic", t.current.Topic, "partition", t.current.Partition,
 			"offset", t.current.Offset, "count", n)
 	}

@@ -15,13 +15,6 @@ type limited struct {
 	setting string
 }
 
-func (l *limited) check(key []byte, v store.Value) error {
-	if size := int64(len(key) + len(v.Data)); size > l.limit {
-		return &store.TooLargeError{Store: l.name, What: "record", Size: size, Limit: l.limit, Setting: l.setting}
-	}
-	return nil
-}
-
 // Put implements store.KeyValue.
 func (l *limited) Put(key []byte, v store.Value) error {
 	if err := l.check(key, v); err != nil {
@@ -36,4 +29,11 @@ func (l *limited) PutIfAbsent(key []byte, v store.Value) (store.Value, bool, err
 		return store.Value{}, false, err
 	}
 	return l.KeyValue.PutIfAbsent(key, v)
+}
+
+func (l *limited) check(key []byte, v store.Value) error {
+	if size := int64(len(key) + len(v.Data)); size > l.limit {
+		return &store.TooLargeError{Store: l.name, What: "record", Size: size, Limit: l.limit, Setting: l.setting}
+	}
+	return nil
 }

@@ -142,13 +142,13 @@ func (m *member) letIn() {
 func (m *member) poll(ctx context.Context, wait time.Duration, limit int) kgo.Fetches {
 	var fetches kgo.Fetches
 	if wait <= 0 {
-		fetches = m.client.PollRecords(nil, limit) //nolint:staticcheck // the client's way of saying: do not wait
+		fetches = m.client.PollRecords(nil, limit) //nolint:staticcheck,contextcheck // the client's way of saying: do not wait
 	} else {
 		fetches = m.pollWaiting(ctx, wait, limit)
 	}
 	if len(fetches) == 0 {
 		// An empty poll counts for nothing; one with an ended context blocks rebalances.
-		m.client.PollRecords(m.ended, limit)
+		m.client.PollRecords(m.ended, limit) //nolint:contextcheck // meant to have ended
 	}
 	return fetches
 }
@@ -160,7 +160,7 @@ func (m *member) pollWaiting(ctx context.Context, wait time.Duration, limit int)
 	if m.poked {
 		m.poked = false
 		m.mu.Unlock()
-		return m.client.PollRecords(nil, limit) //nolint:staticcheck // as above
+		return m.client.PollRecords(nil, limit) //nolint:staticcheck,contextcheck // as above
 	}
 	m.cancel = cancel
 	m.mu.Unlock()

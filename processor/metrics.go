@@ -31,17 +31,25 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		aborts:      counter("aborts_total", "Commits that were undone."),
 		memberships: counter("memberships_lost_total", "Group memberships that stream threads lost."),
 		fetchErrors: counter("fetch_errors_total", "Fetches of inputs that failed and were tried again."),
-		dropped: f.NewCounterVec(prometheus.CounterOpts{Name: "statemesh_dropped_records_total",
-			Help: "Input records that were not processed, by reason and what became of them."}, []string{"reason", "to"}),
-		dataLoss: f.NewCounterVec(prometheus.CounterOpts{Name: "statemesh_lost_records_total",
-			Help: "Offsets of input records that the broker deleted before they were processed."}, []string{"topic"}),
-		commitSeconds: f.NewHistogram(prometheus.HistogramOpts{Name: "statemesh_commit_seconds",
-			Help: "Time a commit takes.", Buckets: prometheus.ExponentialBuckets(0.001, 2, 14)}),
+		dropped: f.NewCounterVec(prometheus.CounterOpts{
+			Name: "statemesh_dropped_records_total",
+			Help: "Input records that were not processed, by reason and what became of them.",
+		}, []string{"reason", "to"}),
+		dataLoss: f.NewCounterVec(prometheus.CounterOpts{
+			Name: "statemesh_lost_records_total",
+			Help: "Offsets of input records that the broker deleted before they were processed.",
+		}, []string{"topic"}),
+		commitSeconds: f.NewHistogram(prometheus.HistogramOpts{
+			Name: "statemesh_commit_seconds",
+			Help: "Time a commit takes.", Buckets: prometheus.ExponentialBuckets(0.001, 2, 14),
+		}),
 		restoring: gauge("restoring_tasks", "Tasks that are being restored."),
 		tasks:     gauge("running_tasks", "Tasks that process."),
 		state:     gauge("runtime_state", "State of the runtime: 0 created, 1 rebalancing, 2 running, 3 stopping, 4 stopped, 5 failed."),
-		restoreLag: f.NewGaugeVec(prometheus.GaugeOpts{Name: "statemesh_restore_lag_offsets",
-			Help: "Changelog offsets left to read, by task that is being restored."}, []string{"task"}),
+		restoreLag: f.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "statemesh_restore_lag_offsets",
+			Help: "Changelog offsets left to read, by task that is being restored.",
+		}, []string{"task"}),
 	}
 }
 

@@ -270,4 +270,3 @@ func TestSimReadErrors(t *testing.T) {
 		}
 	})
 }
-

@@ -37,8 +37,10 @@ func (r *Runtime) prepare(ctx context.Context) error {
 	if err := r.parts(); err != nil {
 		return err
 	}
-	env := taskEnv{application: r.cfg.ApplicationID, now: r.now, maxRecord: r.maxRecord, limitedBy: r.limitedBy,
-		maxIdle: r.cfg.MaxTaskIdle, onDrop: r.drops.drop}
+	env := taskEnv{
+		application: r.cfg.ApplicationID, now: r.now, maxRecord: r.maxRecord, limitedBy: r.limitedBy,
+		maxIdle: r.cfg.MaxTaskIdle, onDrop: r.drops.drop,
+	}
 	for i := range r.cfg.NumStreamThreads {
 		t := &thread{rt: r, index: i, env: env, log: r.cfg.Logger.With("thread", i)}
 		t.env.onError = t.judge
@@ -49,8 +51,10 @@ func (r *Runtime) prepare(ctx context.Context) error {
 
 // waitsForBrokers reports whether an error is a broker's absence, and not its answer.
 func waitsForBrokers(err error) bool {
-	for _, typed := range []func(error) bool{is[*topics.MissingError], is[*topics.MismatchError], is[*topics.LostError],
-		is[*topics.RequestError], is[*TopologyError], is[*AuthorizationError]} {
+	for _, typed := range []func(error) bool{
+		is[*topics.MissingError], is[*topics.MismatchError], is[*topics.LostError],
+		is[*topics.RequestError], is[*TopologyError], is[*AuthorizationError],
+	} {
 		if typed(err) {
 			return false
 		}
@@ -107,16 +111,20 @@ func (r *Runtime) ensureInternal(ctx context.Context, adm *kadm.Client, plan *Pl
 	proof := fmt.Sprintf("group %s has committed offsets of this application", r.cfg.ApplicationID)
 	var want []topics.Internal
 	for _, c := range plan.Changelogs {
-		w := topics.Internal{Topic: c.Topic, Kind: topics.Changelog, Partitions: c.Partitions,
-			ReplicationFactor: r.cfg.ReplicationFactor, Config: c.Store.ChangelogConfig}
+		w := topics.Internal{
+			Topic: c.Topic, Kind: topics.Changelog, Partitions: c.Partitions,
+			ReplicationFactor: r.cfg.ReplicationFactor, Config: c.Store.ChangelogConfig,
+		}
 		if ran[r.built.stores[c.Store.Name].sub.id] {
 			w.MustExist = proof
 		}
 		want = append(want, w)
 	}
 	for _, p := range plan.Repartitions {
-		w := topics.Internal{Topic: p.Topic, Kind: topics.Repartition, Partitions: p.Partitions,
-			ReplicationFactor: r.cfg.ReplicationFactor}
+		w := topics.Internal{
+			Topic: p.Topic, Kind: topics.Repartition, Partitions: p.Partitions,
+			ReplicationFactor: r.cfg.ReplicationFactor,
+		}
 		if ran[r.built.bySource[p.Topic].sub.id] {
 			w.MustExist = proof
 		}
@@ -203,18 +211,24 @@ func (r *Runtime) manualPartition(topic string) bool { return r.manual[topic] }
 // parts makes what serves all threads.
 func (r *Runtime) parts() error {
 	var err error
-	r.restorer, err = restore.New(restore.Config{Client: r.client, Group: r.cfg.ApplicationID, StallTimeout: r.cfg.TaskTimeout,
-		Logger: r.cfg.Logger, Registerer: r.cfg.Registerer})
+	r.restorer, err = restore.New(restore.Config{
+		Client: r.client, Group: r.cfg.ApplicationID, StallTimeout: r.cfg.TaskTimeout,
+		Logger: r.cfg.Logger, Registerer: r.cfg.Registerer,
+	})
 	if err != nil {
 		return err
 	}
-	r.observer, err = group.NewObserver(group.ObserverConfig{Application: r.cfg.ApplicationID, Group: r.cfg.ApplicationID,
+	r.observer, err = group.NewObserver(group.ObserverConfig{
+		Application: r.cfg.ApplicationID, Group: r.cfg.ApplicationID,
 		Stores: r.storeInfos, Table: r.table, Client: r.client, EpochFile: r.cfg.EpochFile, Logger: r.cfg.Logger,
-		Registerer: r.cfg.Registerer})
+		Registerer: r.cfg.Registerer,
+	})
 	if err != nil {
 		return err
 	}
-	r.purger, err = topics.NewPurger(topics.PurgerConfig{Admin: kadm.NewClient(r.client),
-		Interval: r.cfg.RepartitionPurgeInterval, Logger: r.cfg.Logger})
+	r.purger, err = topics.NewPurger(topics.PurgerConfig{
+		Admin:    kadm.NewClient(r.client),
+		Interval: r.cfg.RepartitionPurgeInterval, Logger: r.cfg.Logger,
+	})
 	return err
 }

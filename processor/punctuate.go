@@ -49,21 +49,18 @@ func (s *schedule) rearm() {
 	}
 }
 
-// fire calls what is due at time now (milliseconds) by the clock typ, once each: missed intervals are not repeated. It
-// reports whether anything was called.
-func (s *schedule) fire(typ PunctuationType, now int64) (bool, error) {
-	fired := false
+// fire calls what is due at time now (milliseconds) by the clock typ, once each: missed intervals are not repeated.
+func (s *schedule) fire(typ PunctuationType, now int64) error {
 	for _, p := range slices.Clone(s.entries) {
 		if p.typ != typ || p.cancelled || p.due > now {
 			continue
 		}
-		fired = true
 		p.due += ((now-p.due)/p.interval + 1) * p.interval
 		if err := p.fn(now); err != nil {
 			s.rearm()
-			return fired, p.node.wrap(err)
+			return p.node.wrap(err)
 		}
 	}
 	s.rearm()
-	return fired, nil
+	return nil
 }

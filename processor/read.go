@@ -36,8 +36,10 @@ func (r *Runtime) Read(ctx context.Context, name store.Name, p store.Partition, 
 		return nil, r.notHere(name, id)
 	}
 	if !e.serving {
-		return nil, &store.NotReadyError{Store: name, Partition: p, Reason: e.reason(), Restored: e.restored.Load(),
-			Total: e.total.Load(), RetryAfter: retryRestoring}
+		return nil, &store.NotReadyError{
+			Store: name, Partition: p, Reason: e.reason(), Restored: e.restored.Load(),
+			Total: e.total.Load(), RetryAfter: retryRestoring,
+		}
 	}
 	// The proof is read before the snapshot is pinned: a commit that ends in between is in the snapshot, and one that is
 	// on its way has lowered the proof already.
@@ -80,8 +82,10 @@ func (r *Runtime) notHere(name store.Name, id store.TaskID) error {
 	snap := r.table.Load()
 	if snap != nil {
 		if owner, ok := snap.Active(name, id.Partition); ok && owner.Instance != r.cfg.ProcessID {
-			return &store.MovedError{Store: name, Partition: id.Partition, Instance: owner.Instance, Endpoint: owner.Endpoint,
-				Epoch: int64(snap.Epoch())}
+			return &store.MovedError{
+				Store: name, Partition: id.Partition, Instance: owner.Instance, Endpoint: owner.Endpoint,
+				Epoch: int64(snap.Epoch()),
+			}
 		}
 	}
 	reason := "rebalancing"

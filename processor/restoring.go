@@ -173,6 +173,7 @@ func (r *Runtime) resumeAt(ctx context.Context, id store.TaskID, tp store.TopicP
 		return 0, &OffsetGapError{Input: tp, Committed: at, LogStart: first, LogEnd: last}
 	case ResetLatest:
 		next = last
+	case ResetEarliest, ResetDefault:
 	}
 	if at >= 0 {
 		r.cfg.Logger.ErrorContext(ctx, "input records were deleted before they were processed", "task", id, "topic", tp.Topic,

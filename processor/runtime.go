@@ -98,6 +98,35 @@ func (r *Runtime) Run(ctx context.Context) error {
 	return nil
 }
 
+// State of the runtime.
+func (r *Runtime) State() State { return r.state.get() }
+
+// WaitState returns nil once the runtime is in state want, and an error when ctx ends or the state can no longer come.
+func (r *Runtime) WaitState(ctx context.Context, want State) error { return r.state.wait(ctx, want) }
+
+// Pause stops processing and punctuations (KIP-834). What is uncommitted is committed; the members stay in the group,
+// tasks are restored, and queries are answered.
+func (r *Runtime) Pause() { r.paused.Store(true) }
+
+// Resume undoes [Runtime.Pause].
+func (r *Runtime) Resume() { r.paused.Store(false) }
+
+// TaskInfo describes one task of this instance.
+type TaskInfo struct {
+	ID store.TaskID
+	// Thread that runs it.
+	Thread int
+	// Serving says that it is restored and answers queries.
+	Serving bool
+	// Restored and Total count changelog offsets of a restore.
+	Restored, Total int64
+	// Checkpoint of the last published commit.
+	Checkpoint store.Checkpoint
+}
+
+// Tasks lists the tasks of this instance, in order.
+func (r *Runtime) Tasks() []TaskInfo { return r.tasks.list() }
+
 // run owns every goroutine of the runtime. They end in this order: the threads, which commit and leave the group; what
 // serves them (restores, metadata, purge); the client; the tasks' states.
 func (r *Runtime) run(ctx context.Context) (err error) {
@@ -168,35 +197,6 @@ func (r *Runtime) run(ctx context.Context) (err error) {
 	}
 	return err
 }
-
-// State of the runtime.
-func (r *Runtime) State() State { return r.state.get() }
-
-// WaitState returns nil once the runtime is in state want, and an error when ctx ends or the state can no longer come.
-func (r *Runtime) WaitState(ctx context.Context, want State) error { return r.state.wait(ctx, want) }
-
-// Pause stops processing and punctuations (KIP-834). What is uncommitted is committed; the members stay in the group,
-// tasks are restored, and queries are answered.
-func (r *Runtime) Pause() { r.paused.Store(true) }
-
-// Resume undoes [Runtime.Pause].
-func (r *Runtime) Resume() { r.paused.Store(false) }
-
-// TaskInfo describes one task of this instance.
-type TaskInfo struct {
-	ID store.TaskID
-	// Thread that runs it.
-	Thread int
-	// Serving says that it is restored and answers queries.
-	Serving bool
-	// Restored and Total count changelog offsets of a restore.
-	Restored, Total int64
-	// Checkpoint of the last published commit.
-	Checkpoint store.Checkpoint
-}
-
-// Tasks lists the tasks of this instance, in order.
-func (r *Runtime) Tasks() []TaskInfo { return r.tasks.list() }
 
 // reviewState moves between REBALANCING and RUNNING. Threads call it when they have changed.
 func (r *Runtime) reviewState() {

@@ -47,6 +47,7 @@ func (t *thread) settle(ctx context.Context, parts []commitPart, cause error) er
 			t.aborted = nil
 		case wasForeign:
 			foreign = true
+		case wasAborted: // rewound below
 		}
 	}
 	t.age.commitPublished()

@@ -82,19 +82,18 @@ func (b *stateBox) get() State {
 	return b.state
 }
 
-// become moves to a state that may follow; anything else changes nothing and is reported false.
-func (b *stateBox) become(to State) bool {
+// become moves to a state that may follow; anything else changes nothing: the present state knows better.
+func (b *stateBox) become(to State) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	from := b.state
 	if from == to || !from.may(to) {
-		return false
+		return
 	}
 	b.state = to
 	close(b.changed)
 	b.changed = make(chan struct{})
 	b.notify(from, to) // under the lock: listeners see the changes in their order
-	return true
 }
 
 // wait returns when the state is want, or with an error when it can no longer be.

@@ -21,9 +21,9 @@ type taskEnv struct {
 	limitedBy string
 	maxIdle   time.Duration
 	// onDrop is told of each record that is not processed.
-	onDrop func(t *task, reason string, deadLettered bool)
+	onDrop func(t *task, reason string, to destination)
 	// onError decides about a record whose processing failed: nil means go on with the next.
-	onError func(t *task, in *input, r *kgo.Record, err error) error
+	onError func(t *task, r *kgo.Record, err error) error
 }
 
 // task is one partition of a sub-topology, run by one stream thread: records in, changes and records out. It knows
@@ -75,8 +75,10 @@ type changelog struct {
 }
 
 func newTask(id store.TaskID, sub *subtopology, env *taskEnv, inputs []store.TopicPartition) *task {
-	t := &task{id: id, sub: sub, env: env, streamTime: -1, committedTime: -1, schedules: newSchedule(),
-		logs: make(map[store.Name]*changelog), stores: make(map[store.Name]store.KeyValue), position: store.Position{}}
+	t := &task{
+		id: id, sub: sub, env: env, streamTime: -1, committedTime: -1, schedules: newSchedule(),
+		logs: make(map[store.Name]*changelog), stores: make(map[store.Name]store.KeyValue), position: store.Position{},
+	}
 	for _, tp := range inputs {
 		t.inputs = append(t.inputs, newInput(tp))
 	}
@@ -238,14 +240,14 @@ func (t *task) prepare(in *input) (bool, error) {
 			in.advance() // the end of a transaction: an offset, but no record
 			continue
 		}
-		t.load(in, r)
+		t.load(r)
 		if t.stopAt != nil && t.current == *t.stopAt {
 			return false, errStopHere
 		}
 		ts, err := in.source.def.source.Timestamp(&t.record, t.current, in.partitionTime)
 		if err != nil {
 			t.hasCurrent = true
-			err = t.env.onError(t, in, r, &nodeError{node: in.source.def.name, err: asDeserialization(err)})
+			err = t.env.onError(t, r, &nodeError{node: in.source.def.name, err: asDeserialization(err)})
 			t.hasCurrent = false
 			if err != nil {
 				return false, err
@@ -255,7 +257,7 @@ func (t *task) prepare(in *input) (bool, error) {
 		}
 		if ts < 0 {
 			t.hasCurrent = true
-			t.dropped("negative timestamp", false)
+			t.dropped("negative timestamp", toNowhere)
 			t.hasCurrent = false
 			in.advance()
 			continue
@@ -267,7 +269,7 @@ func (t *task) prepare(in *input) (bool, error) {
 }
 
 // load puts a fetched record in hand. Its slices are the client's and stay as they are.
-func (t *task) load(in *input, r *kgo.Record) {
+func (t *task) load(r *kgo.Record) {
 	t.record = Record{Key: r.Key, Value: r.Value, Timestamp: r.Timestamp.UnixMilli()}
 	if len(r.Headers) > 0 {
 		t.headers = t.headers[:0]
@@ -281,7 +283,7 @@ func (t *task) load(in *input, r *kgo.Record) {
 
 func (t *task) processOne(in *input) error {
 	r := in.peek()
-	t.load(in, r)
+	t.load(r)
 	if t.stopAt != nil && t.current == *t.stopAt {
 		return errStopHere
 	}
@@ -291,7 +293,7 @@ func (t *task) processOne(in *input) error {
 	t.hasCurrent = true
 	err := in.source.process(&t.record)
 	if err != nil {
-		err = t.env.onError(t, in, r, err)
+		err = t.env.onError(t, r, err)
 	}
 	t.hasCurrent = false
 	if err != nil {
@@ -301,7 +303,7 @@ func (t *task) processOne(in *input) error {
 	in.applied = store.Offset(r.Offset)
 	t.processed++
 	if t.schedules.nextStream <= t.streamTime {
-		if _, err := t.schedules.fire(StreamTime, t.streamTime); err != nil {
+		if err := t.schedules.fire(StreamTime, t.streamTime); err != nil {
 			return t.fail(err)
 		}
 	}
@@ -313,7 +315,7 @@ func (t *task) punctuate(nowMilli int64) error {
 	if t.schedules.nextWall > nowMilli {
 		return nil
 	}
-	if _, err := t.schedules.fire(WallClockTime, nowMilli); err != nil {
+	if err := t.schedules.fire(WallClockTime, nowMilli); err != nil {
 		return t.fail(err)
 	}
 	return nil
@@ -321,8 +323,10 @@ func (t *task) punctuate(nowMilli int64) error {
 
 // checkpoint describes the state as the commit on its way will leave it.
 func (t *task) checkpoint() store.Checkpoint {
-	cp := store.Checkpoint{Sequence: t.sequence + 1, StreamTime: t.streamTime, Position: t.position.Clone(),
-		Inputs: make(map[store.TopicPartition]store.Offset, len(t.inputs))}
+	cp := store.Checkpoint{
+		Sequence: t.sequence + 1, StreamTime: t.streamTime, Position: t.position.Clone(),
+		Inputs: make(map[store.TopicPartition]store.Offset, len(t.inputs)),
+	}
 	if len(t.logs) > 0 {
 		cp.Changelogs = make(map[store.Name]store.LogPosition, len(t.logs))
 	}
@@ -369,7 +373,7 @@ func (t *task) keyValue(name store.Name) (store.KeyValue, error) {
 	return kv, nil
 }
 
-func (t *task) dropped(reason string, deadLettered bool) { t.env.onDrop(t, reason, deadLettered) }
+func (t *task) dropped(reason string, to destination) { t.env.onDrop(t, reason, to) }
 
 // fail names the task and, when there is one, the record in hand.
 func (t *task) fail(err error) error {

@@ -78,9 +78,13 @@ func newTaskBench(t *testing.T, change func(*seer), env func(*taskEnv), topics .
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = state.Close(context.WithoutCancel(t.Context())) })
-	e := &taskEnv{application: "app", now: func() time.Time { return b.now }, maxRecord: 1000, limitedBy: "the test",
-		onDrop:  func(t *task, reason string, _ bool) { b.drop = append(b.drop, fmt.Sprintf("%s@%d", reason, t.current.Offset)) },
-		onError: func(t *task, _ *input, _ *kgo.Record, err error) error { return t.fail(err) }}
+	e := &taskEnv{
+		application: "app", now: func() time.Time { return b.now }, maxRecord: 1000, limitedBy: "the test",
+		onDrop: func(t *task, reason string, _ destination) {
+			b.drop = append(b.drop, fmt.Sprintf("%s@%d", reason, t.current.Offset))
+		},
+		onError: func(t *task, _ *kgo.Record, err error) error { return t.fail(err) },
+	}
 	if env != nil {
 		env(e)
 	}
@@ -106,11 +110,15 @@ func (b *taskBench) push(i int, records ...string) {
 	for _, s := range records {
 		r := &kgo.Record{Topic: in.tp.Topic, Key: []byte("k"), LeaderEpoch: -1}
 		var ts int64
+		var err error
 		if strings.HasSuffix(s, "!") {
-			fmt.Sscanf(s, "%d!", &r.Offset)
+			_, err = fmt.Sscanf(s, "%d!", &r.Offset)
 			r.Attrs = kgo.NewRecordAttrs(kgo.RecordAttrsOpts{Control: true})
 		} else {
-			fmt.Sscanf(s, "%d@%d", &r.Offset, &ts)
+			_, err = fmt.Sscanf(s, "%d@%d", &r.Offset, &ts)
+		}
+		if err != nil {
+			b.t.Fatal(err)
 		}
 		r.Timestamp = time.UnixMilli(ts)
 		rs = append(rs, r)

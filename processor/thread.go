@@ -81,19 +81,23 @@ func (t *thread) transactional() bool { return t.rt.cfg.Guarantee == ExactlyOnce
 func (t *thread) run(ctx, hard context.Context) error {
 	lost := 0
 	for {
+		began := t.rt.now()
 		err := t.runMember(ctx, hard)
 		switch {
-		case ctx.Err() != nil && (err == nil || errors.Is(err, errLost) || errors.Is(err, context.Canceled)):
-			return nil
+		case ctx.Err() != nil && (errors.Is(err, errLost) || errors.Is(err, context.Canceled)):
+			return nil // nothing more can be committed, and leaving is what was asked
 		case !errors.Is(err, errLost):
 			return err
+		}
+		if t.rt.now().Sub(began) > time.Minute {
+			lost = 0
 		}
 		lost++
 		t.attempt++
 		t.rt.metrics.memberships.Inc()
 		t.log.WarnContext(ctx, "membership lost, joining anew", "error", err, "attempt", t.attempt)
 		if sleep(ctx, min(time.Duration(lost)*50*time.Millisecond, 2*time.Second)) != nil {
-			return nil
+			return nil //nolint:nilerr // to end is what was asked
 		}
 	}
 }
@@ -145,7 +149,7 @@ func (t *thread) turn(ctx, work context.Context) error {
 		}
 		return nil
 	}
-	err := t.work()
+	err := t.work() //nolint:contextcheck // records outlive any context: see output.produce
 	if err == nil && (t.due() || t.member.rebalanceWaits() && t.uncommitted()) {
 		err = t.commit(work)
 	}
@@ -259,7 +263,7 @@ func (t *thread) failed(ctx context.Context, e *TaskError) error {
 			return errors.Join(t.stop, err)
 		}
 		if t.aborted != nil {
-			return nil // the commit was undone: once more
+			return nil //nolint:nilerr // the commit was undone: once more
 		}
 		return t.stop
 	}

@@ -1,0 +1,159 @@
+//go:build realkafka
+
+package processor
+
+import (
+	"errors"
+	"log/slog"
+	"math/rand/v2"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/statemesh/statemesh/internal/kafkatest"
+)
+
+// newRealFleet is newFleet around a real Kafka.
+func newRealFleet(t *testing.T, partitions int32) (*fleet, *kafkatest.Broker) {
+	t.Helper()
+	b := kafkatest.Run(t, nil)
+	f := &fleet{t: t, dir: t.TempDir(), brokers: b.Brokers(), log: slog.New(slog.DiscardHandler), topo: countTopology}
+	if os.Getenv("STATEMESH_TEST_LOG") != "" {
+		f.log = slog.New(slog.NewTextHandler(os.Stderr, nil))
+	}
+	var err error
+	if f.client, err = kgo.NewClient(kgo.SeedBrokers(f.brokers...), kgo.RecordPartitioner(kgo.StickyKeyPartitioner(nil))); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(f.client.Close)
+	if _, err := kadm.NewClient(f.client).CreateTopics(t.Context(), partitions, 1, nil, testInput, testOut, "dead"); err != nil {
+		t.Fatal(err)
+	}
+	f.options = func(c *Config) {
+		c.SessionTimeout, c.HeartbeatInterval, c.TransactionTimeout = 6*time.Second, time.Second, 5*time.Second
+		c.RebalanceTimeout = 10 * time.Second
+	}
+	return f, b
+}
+
+// TestRealKafkaScale: planned moves lose and repeat nothing.
+func TestRealKafkaScale(t *testing.T) {
+	f, _ := newRealFleet(t, 6)
+	tr, rng := truth{}, rand.New(rand.NewPCG(7, 7))
+	a := f.start("a")
+	f.produce(tr, rng, 500, 50)
+	b := f.start("b")
+	for range 20 {
+		f.produce(tr, rng, 50, 50)
+		pause(50 * time.Millisecond)
+	}
+	c := f.start("c")
+	for range 20 {
+		f.produce(tr, rng, 50, 50)
+		pause(50 * time.Millisecond)
+	}
+	if err := b.stop(); err != nil {
+		t.Fatal(err)
+	}
+	f.produce(tr, rng, 50, 50)
+	f.waitCaughtUp(time.Minute)
+	f.eventually("all served", time.Minute, func() error { return allServe(6, a, c) })
+	f.check(tr, a, c)
+	if err := errors.Join(a.stop(), c.stop()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestRealKafkaKill kills an instance; it comes back as a zombie after its tasks have another owner.
+func TestRealKafkaKill(t *testing.T) {
+	f, _ := newRealFleet(t, 4)
+	tr, rng := truth{}, rand.New(rand.NewPCG(8, 8))
+	a, b := f.start("a"), f.start("b")
+	a.waitRunning()
+	b.waitRunning()
+	for range 10 {
+		f.produce(tr, rng, 100, 50)
+		pause(30 * time.Millisecond)
+	}
+	a.kill("c")
+	f.produce(tr, rng, 200, 50)
+	c := f.start("c")
+	f.waitCaughtUp(time.Minute)
+	a.cut.mend()
+	for range 20 {
+		f.produce(tr, rng, 50, 50)
+		pause(100 * time.Millisecond)
+	}
+	f.waitCaughtUp(time.Minute)
+	f.eventually("all served", time.Minute, func() error { return allServe(4, a, b, c) })
+	f.check(tr, a, b, c)
+}
+
+// TestRealKafkaZombiePunctuation: facts M1 on the broker it was found on.
+func TestRealKafkaZombiePunctuation(t *testing.T) {
+	f, _ := newRealFleet(t, 1)
+	f.topo = tickTopology
+	a := f.start("a")
+	a.waitRunning()
+	pause(3 * time.Second)
+	a.cut.cut()
+	b := f.start("b")
+	f.eventually("b serves", time.Minute, func() error { return allServe(1, b) })
+	pause(3 * time.Second)
+	a.cut.mend()
+	pause(8 * time.Second)
+	_ = a.stop()
+	if err := b.stop(); err != nil {
+		t.Fatal(err)
+	}
+	logged, times := f.replay(testApp + "-counts-changelog")
+	if logged["ticks"] != uint64(times["ticks"]) || logged["ticks"] < 8 {
+		t.Fatalf("the changelog ends at %d after %d ticks", logged["ticks"], times["ticks"])
+	}
+}
+
+// TestRealKafkaConnectionsBreak cuts connections in the middle of everything: every outcome that can be unknown is.
+func TestRealKafkaConnectionsBreak(t *testing.T) {
+	f, _ := newRealFleet(t, 4)
+	tr, rng := truth{}, rand.New(rand.NewPCG(9, 9))
+	a, b := f.start("a"), f.start("b")
+	a.waitRunning()
+	b.waitRunning()
+	for range 40 {
+		f.produce(tr, rng, 50, 50)
+		pause(time.Duration(rng.IntN(250)) * time.Millisecond)
+		in := a
+		if rng.IntN(2) == 0 {
+			in = b
+		}
+		in.cut.cut()
+		in.cut.mend()
+	}
+	f.waitCaughtUp(2 * time.Minute)
+	f.eventually("all served", time.Minute, func() error { return allServe(4, a, b) })
+	f.check(tr, a, b)
+}
+
+// TestRealKafkaBrokerKilled: kill -9 of the broker while counting, twice.
+func TestRealKafkaBrokerKilled(t *testing.T) {
+	f, broker := newRealFleet(t, 3)
+	tr, rng := truth{}, rand.New(rand.NewPCG(10, 10))
+	a, b := f.start("a"), f.start("b")
+	a.waitRunning()
+	b.waitRunning()
+	for range 2 {
+		for range 10 {
+			f.produce(tr, rng, 100, 50)
+			pause(time.Duration(rng.IntN(60)) * time.Millisecond)
+		}
+		broker.Kill()
+		broker.MustRestart(t)
+	}
+	f.produce(tr, rng, 100, 50)
+	f.waitCaughtUp(2 * time.Minute)
+	f.eventually("all served", time.Minute, func() error { return allServe(3, a, b) })
+	f.check(tr, a, b)
+}
