@@ -7,7 +7,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// logger hands the client library's messages to slog at the level they were written with.
+// logger hands the client library's messages to slog. What the library calls info is several lines per transaction: it is
+// our debug, and its debug is a step below.
 type logger struct {
 	to *slog.Logger
 	//nolint:containedctx // kgo.Logger has no context to pass on; this one is empty and never ends
@@ -38,9 +39,9 @@ func (l logger) Log(level kgo.LogLevel, msg string, keyvals ...any) {
 func slogLevel(level kgo.LogLevel) slog.Level {
 	switch level {
 	case kgo.LogLevelDebug:
-		return slog.LevelDebug
+		return slog.LevelDebug - 4
 	case kgo.LogLevelInfo:
-		return slog.LevelInfo
+		return slog.LevelDebug
 	case kgo.LogLevelWarn:
 		return slog.LevelWarn
 	default:
