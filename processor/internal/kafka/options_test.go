@@ -235,8 +235,9 @@ func TestLoggerLevels(t *testing.T) {
 		slog slog.Level
 		kgo  kgo.LogLevel
 	}{
-		{slog.LevelDebug, kgo.LogLevelDebug},
-		{slog.LevelInfo, kgo.LogLevelInfo},
+		{slog.LevelDebug - 4, kgo.LogLevelDebug},
+		{slog.LevelDebug, kgo.LogLevelInfo},
+		{slog.LevelInfo, kgo.LogLevelWarn},
 		{slog.LevelWarn, kgo.LogLevelWarn},
 		{slog.LevelError, kgo.LogLevelError},
 		{slog.LevelError + 1, kgo.LogLevelNone},
