@@ -40,7 +40,7 @@ views:
     topic: events
     format: bytes
     type: count
-    key.format: string
+    key_format: string
 `
 
 func TestChaosCountsExactly(t *testing.T) {
@@ -78,6 +78,7 @@ func TestChaosCountsExactly(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = c.Close() }()
+	serving(ctx, t, c, fleet)
 
 	h := &history{}
 	work, stop := context.WithCancel(ctx)
@@ -99,6 +100,31 @@ func TestChaosCountsExactly(t *testing.T) {
 		t.Error(f)
 	}
 	report(t, h)
+}
+
+// serving waits until every instance knows the map; one that ends before has not understood its configuration.
+func serving(ctx context.Context, t *testing.T, c *client.Client, fleet []*instance) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
+	for _, i := range fleet {
+		for {
+			_, err := c.Get(ctx, view, keyOf(0), client.Via(i.endpoint))
+			if err == nil || errors.Is(err, store.ErrNotFound) {
+				break
+			}
+			if i.died() {
+				t.Fatalf("instance %d ended at its start", i.number)
+			}
+			select {
+			case <-tick.C:
+			case <-ctx.Done():
+				t.Fatalf("instance %d does not serve: %v", i.number, err)
+			}
+		}
+	}
 }
 
 // havoc makes faults for as long as the flag says, then mends everything.
