@@ -39,6 +39,16 @@ func (t *thread) open(ctx, hard context.Context) error {
 		id, generation := m.client.GroupMetadata()
 		return t.rt.coord.heartbeat(ctx, identity{member: id, generation: generation})
 	})
+	m.onLost = t.age.becomeLost
+	m.onRevoked = func(partitions map[string][]int32) {
+		for topic, ps := range partitions {
+			for _, p := range ps {
+				if id, ok := t.rt.taskOf(topic, p); ok {
+					t.rt.tasks.hide(id, t.index)
+				}
+			}
+		}
+	}
 	// The producer first: its id is initialised before the member is, and whoever held it before is barred.
 	if err := t.startProducer(ctx, hard); err != nil {
 		return err

@@ -16,6 +16,9 @@ import (
 // rebalances in only then: what is revoked has its last commit behind it.
 type member struct {
 	client *kgo.Client
+	// onRevoked and onLost run in the client's callbacks: from then on another member may own what is named.
+	onRevoked func(partitions map[string][]int32)
+	onLost    func()
 	// ended is a context that has ended.
 	ended context.Context //nolint:containedctx // a constant
 
@@ -107,6 +110,7 @@ func (m *member) options() []kgo.Opt {
 		}),
 		kgo.OnPartitionsRevoked(func(_ context.Context, _ *kgo.Client, revoked map[string][]int32) {
 			if len(revoked) > 0 {
+				m.onRevoked(revoked)
 				m.note(memberEvent{kind: eventRevoked, partitions: clonePartitions(revoked)})
 			}
 		}),
@@ -124,6 +128,7 @@ func (m *member) options() []kgo.Opt {
 
 // becomeLost: the group has given the member up. It is final; the thread makes a new member.
 func (m *member) becomeLost() {
+	m.onLost()
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.lost = true

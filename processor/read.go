@@ -53,6 +53,11 @@ func (r *Runtime) Read(ctx context.Context, name store.Name, p store.Partition, 
 	} else if err != nil {
 		return nil, err
 	}
+	// A proof is worth nothing for a task that was revoked while it was made: the member lives on, the task has moved.
+	if again := r.tasks.lookup(id); again == nil || !again.serving || again.age != e.age {
+		snap.Close()
+		return nil, r.notHere(name, id)
+	}
 	kv, err := snap.KeyValue(name)
 	if err != nil {
 		snap.Close()

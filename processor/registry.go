@@ -135,6 +135,15 @@ func (g *registry) serve(id store.TaskID) {
 	}
 }
 
+// hide ends the answering of a task that thread holds; the hold goes on.
+func (g *registry) hide(id store.TaskID, thread int) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if e := g.entries[id]; e != nil && e.thread == thread {
+		e.serving = false
+	}
+}
+
 // release ends the hold of a thread; the state stays open for the next one until closeFree.
 func (g *registry) release(id store.TaskID) {
 	g.mu.Lock()
