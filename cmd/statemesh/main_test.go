@@ -106,7 +106,7 @@ func spawn(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	log, err := os.Create(c.log)
 	ts.Check(err)
-	defer log.Close()
+	defer func() { _ = log.Close() }()
 	c.cmd.Dir, c.cmd.Stderr = ts.MkAbs("."), log
 	out, in, err := os.Pipe()
 	ts.Check(err)

@@ -4,11 +4,14 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"os/signal"
 	"strings"
+	"time"
 
 	"github.com/statemesh/statemesh"
 	"github.com/statemesh/statemesh/client"
@@ -17,15 +20,15 @@ import (
 )
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt) //nolint:forbidigo // where the context begins
 	defer stop()
-	if err := run(ctx, os.Args[1:]); err != nil {
+	if err := run(ctx, os.Args[1:], os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, "embed:", err)
-		os.Exit(1)
+		os.Exit(1) //nolint:forbidigo // main exits
 	}
 }
 
-func run(ctx context.Context, brokers []string) error {
+func run(ctx context.Context, brokers []string, out io.Writer) error {
 	brokers, done, err := prepare(ctx, brokers, strings.Fields("the cat and the dog and the bird"))
 	if err != nil {
 		return err
@@ -37,7 +40,7 @@ func run(ctx context.Context, brokers []string) error {
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(dir)
+	defer func() { _ = os.RemoveAll(dir) }()
 	mesh, err := statemesh.New(statemesh.Config{
 		Processor: processor.Config{ApplicationID: "embed", Kafka: processor.KafkaConfig{Brokers: brokers}},
 		Views:     []views.View{{Name: "counts", Topic: topic, Format: views.String, Key: []string{"value"}, Type: views.Count}},
@@ -58,12 +61,9 @@ func run(ctx context.Context, brokers []string) error {
 
 	// Ask it. Any other instance, or a client elsewhere, would get the same answer.
 	n, err := awaitCount(ctx, mesh, "the", 3)
-	fmt.Println("the:", n)
+	_, _ = fmt.Fprintln(out, "the:", n)
 	stop()
-	if runErr := <-ended; err == nil {
-		err = runErr
-	}
-	return err
+	return errors.Join(err, <-ended)
 }
 
 // awaitCount reads until the count is at least want: a record is visible once its commit is, a tenth of a second later.
@@ -76,7 +76,9 @@ func awaitCount(ctx context.Context, mesh *statemesh.Instance, word string, want
 				return n, err
 			}
 		}
-		if ctx.Err() != nil {
+		select {
+		case <-time.After(10 * time.Millisecond):
+		case <-ctx.Done():
 			return 0, context.Cause(ctx)
 		}
 	}

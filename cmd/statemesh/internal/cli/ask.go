@@ -63,7 +63,7 @@ func (a *askFlags) run(cmd *cobra.Command, p Process, ask func(ctx context.Conte
 	if err != nil {
 		return usageError{err}
 	}
-	defer cl.Close()
+	defer func() { _ = cl.Close() }()
 	ctx, cancel := context.WithTimeout(cmd.Context(), a.timeout)
 	defer cancel()
 	s := &session{Client: cl}

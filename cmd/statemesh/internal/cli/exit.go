@@ -71,7 +71,7 @@ func codeOf(err error) int {
 	}{
 		{exitOK, is(nil)},
 		{exitUsage, as[usageError]},
-		{exitConfig, as[configfile.Problems]},
+		{exitConfig, as[configfile.LoadError]},
 		{exitWrong, is(errWrong)},
 		{exitNotFound, is(store.ErrNotFound)},
 		{exitUsage, is(store.ErrUnknownStore, store.ErrInvalidKey, store.ErrInvalidRequest, store.ErrWrongKind, store.ErrWrongPartition)},

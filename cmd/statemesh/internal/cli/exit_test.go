@@ -34,7 +34,7 @@ func TestExitCodes(t *testing.T) {
 		{&store.InvalidKeyError{}, exitUsage},
 		{store.ErrNotFound, exitNotFound},
 		{&wire.AbsentError{Store: "s"}, exitNotFound},
-		{configfile.Problems{{Text: "x"}}, exitConfig},
+		{configfile.LoadError{{Text: "x"}}, exitConfig},
 		{&store.NoReplicaError{}, exitUnavailable},
 		{&store.NotReadyError{}, exitUnavailable},
 		{store.ErrShuttingDown, exitUnavailable},

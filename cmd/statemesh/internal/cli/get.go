@@ -102,11 +102,11 @@ answered and how old the answer is. A key that has no value exits with 3.`,
 					return err
 				}
 				r, err := s.Get(ctx, info.Name, key, s.opts...)
-				if err != nil && !(errors.Is(err, store.ErrNotFound) && out.json()) {
-					return err
-				}
 				value := &r.Value
 				if err != nil {
+					if !errors.Is(err, store.ErrNotFound) || !out.json() {
+						return err
+					}
 					value = nil
 				}
 				row := newAnswerRow(show(key, info.KeyFormat), value, info.ValueFormat, r.Answer.Partition, r.Answer)

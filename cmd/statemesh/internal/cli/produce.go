@@ -82,7 +82,7 @@ key is one field, or several joined by --key-separator. A row whose key fields a
 			if err != nil {
 				return err
 			}
-			defer in.Close()
+			defer func() { _ = in.Close() }()
 			return o.run(cmd, p, in, size, strings.Join(args[1:], ""))
 		},
 	}

@@ -23,7 +23,7 @@ type Process struct {
 
 // Run is the program. It returns the exit code.
 func Run(ctx context.Context, p Process) int {
-	root, started := newRoot(p)
+	root, started := newRoot(p) //nolint:contextcheck // the commands take it from cobra
 	root.SetArgs(p.Args)
 	err := root.ExecuteContext(ctx)
 	if err == nil {
@@ -32,7 +32,7 @@ func Run(ctx context.Context, p Process) int {
 	if !*started {
 		err = usageError{err} // cobra's own findings have no type
 	}
-	if problems, ok := errors.AsType[configfile.Problems](err); ok {
+	if problems, ok := errors.AsType[configfile.LoadError](err); ok {
 		_, _ = fmt.Fprintf(p.Stderr, "statemesh: the configuration has %s:\n%v\n", count(len(problems), "problem"), problems)
 		return codeOf(err)
 	}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"slices"
+	"strings"
 	"sync"
 
 	"github.com/spf13/cobra"
@@ -88,17 +90,10 @@ func serve(ctx context.Context, inst *statemesh.Instance, app string, out *print
 
 // lookupEnv returns the value of a variable, empty when there is none.
 func lookupEnv(env []string, name string) string {
-	for i := len(env) - 1; i >= 0; i-- {
-		if v, ok := cutVar(env[i], name); ok {
+	for _, kv := range slices.Backward(env) { // the last one counts
+		if v, ok := strings.CutPrefix(kv, name+"="); ok {
 			return v
 		}
 	}
 	return ""
-}
-
-func cutVar(kv, name string) (string, bool) {
-	if len(kv) > len(name) && kv[len(name)] == '=' && kv[:len(name)] == name {
-		return kv[len(name)+1:], true
-	}
-	return "", false
 }

@@ -89,7 +89,7 @@ func (h atLeast) WithGroup(name string) slog.Handler {
 	return atLeast{h.Handler.WithGroup(name), h.level}
 }
 
-// Load reads a source. What is wrong is returned as [Problems], all of it.
+// Load reads a source. What is wrong is returned as [LoadError], all of it.
 func Load(src Source) (*Loaded, error) {
 	d := newDraft()
 	p := newParser(src.Path, d)

@@ -18,7 +18,7 @@ type parser struct {
 	names    []string
 	// places says where each setting was given, for problems that are only seen later.
 	places   map[string]Problem
-	problems Problems
+	problems LoadError
 	// unreadable: there is no content to check as a whole.
 	unreadable bool
 }

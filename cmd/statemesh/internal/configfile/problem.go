@@ -35,10 +35,10 @@ func (p Problem) String() string {
 	return b.String()
 }
 
-// Problems is everything that is wrong, in the order of the file: one run shows all of it.
-type Problems []Problem
+// LoadError is everything that is wrong, in the order of the file: one run shows all of it.
+type LoadError []Problem
 
-func (ps Problems) Error() string {
+func (ps LoadError) Error() string {
 	lines := make([]string, len(ps))
 	for i, p := range ps {
 		lines[i] = p.String()
@@ -47,7 +47,7 @@ func (ps Problems) Error() string {
 }
 
 // orNil sorts and returns nil when there is nothing, so that a nil error is a nil interface.
-func (ps Problems) orNil() error {
+func (ps LoadError) orNil() error {
 	if len(ps) == 0 {
 		return nil
 	}

@@ -39,7 +39,8 @@ func ViewKeys() []ViewKey {
 			"What is kept per key. Required."),
 		viewText("field", "string", "", func(v *views.View) *string { return &v.Field },
 			"The number that sum, min, max, avg and stats are about."),
-		{Name: "partitions", Type: "integer", Default: "(as many as the topic)", Meaning: "Partitions of the repartition topic. Only with a key.",
+		{
+			Name: "partitions", Type: "integer", Default: "(as many as the topic)", Meaning: "Partitions of the repartition topic. Only with a key.",
 			set: func(v *views.View, s string) error {
 				n, err := strconv.ParseInt(s, 10, 32)
 				if err != nil {
@@ -47,14 +48,18 @@ func ViewKeys() []ViewKey {
 				}
 				v.Partitions = int32(n)
 				return nil
-			}},
-		{Name: "offset_reset", Type: "earliest | latest | none", Default: "(auto.offset.reset)",
+			},
+		},
+		{
+			Name: "offset_reset", Type: "earliest | latest | none", Default: "(auto.offset.reset)",
 			Meaning: "Where to start in a topic that the application has not read before. Views of one topic must agree.",
 			set: func(v *views.View, s string) (err error) {
 				v.OffsetReset, err = processor.ParseOffsetReset(s)
 				return err
-			}},
-		{Name: "in_memory", Type: "boolean", Default: "false", Meaning: "Keep the store in memory; it is rebuilt from its changelog at every start.",
+			},
+		},
+		{
+			Name: "in_memory", Type: "boolean", Default: "false", Meaning: "Keep the store in memory; it is rebuilt from its changelog at every start.",
 			set: func(v *views.View, s string) error {
 				switch strings.ToLower(s) {
 				case "true", "false":
@@ -63,20 +68,25 @@ func ViewKeys() []ViewKey {
 				default:
 					return fmt.Errorf("%q is neither true nor false", s)
 				}
-			}},
+			},
+		},
 		viewText("key_format", "string | int64 | double | json | bytes", "(string; bytes for bytes)", func(v *views.View) *string { return &v.KeyFormat },
 			"How the record's key is written, for people and generic clients. Only without a key."),
 	}
 }
 
 func viewText[T ~string](name, typ, def string, at func(*views.View) *T, meaning string) ViewKey {
-	return ViewKey{Name: name, Type: typ, Default: def, Meaning: meaning,
-		set: func(v *views.View, s string) error { *at(v) = T(s); return nil }}
+	return ViewKey{
+		Name: name, Type: typ, Default: def, Meaning: meaning,
+		set: func(v *views.View, s string) error { *at(v) = T(s); return nil },
+	}
 }
 
 func viewList(name string, at func(*views.View) *[]string, meaning string) ViewKey {
-	return ViewKey{Name: name, Type: "list", Meaning: meaning,
-		list: func(v *views.View, items []string) { *at(v) = items }}
+	return ViewKey{
+		Name: name, Type: "list", Meaning: meaning,
+		list: func(v *views.View, items []string) { *at(v) = items },
+	}
 }
 
 func joinNames[T ~string](names []T) string {

@@ -333,14 +333,14 @@ func (d *demo) verifyBoth(ctx context.Context, stage string, views []view) error
 	for i, n := range d.fleet.nodes {
 		endpoints[i] = n.endpoint
 	}
-	for _, cache := range []bool{false, true} {
-		if cache {
+	for _, how := range passes() {
+		if how.cache {
 			select {
 			case <-time.After(time.Until(settled.Add(bound))):
 			case <-ctx.Done():
 			}
 		}
-		v := verify(ctx, d.client, views, endpoints, cache)
+		v := verify(ctx, d.client, views, endpoints, how)
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}

@@ -45,7 +45,7 @@ func start(binary, dir, name string, env []string, args ...string) (*process, er
 	if err != nil {
 		return nil, err
 	}
-	defer log.Close()                     // the child has its own
+	defer func() { _ = log.Close() }()    // the child has its own
 	p.cmd = exec.Command(binary, args...) //nolint:noctx // it is stopped in order, not killed with a context
 	p.cmd.Stderr, p.cmd.Env, p.cmd.SysProcAttr = log, env, childAttr()
 	// A pipe of our own: that of StdoutPipe is closed by Wait, under the reader.
@@ -70,7 +70,7 @@ func start(binary, dir, name string, env []string, args ...string) (*process, er
 // read turns the child's output into events until it ends.
 func (p *process) read(out io.ReadCloser) {
 	defer close(p.events)
-	defer out.Close()
+	defer func() { _ = out.Close() }()
 	lines := bufio.NewScanner(out)
 	for lines.Scan() {
 		var e event
@@ -90,13 +90,13 @@ func (p *process) await(ctx context.Context, kind string) (event, error) {
 		case e, ok := <-p.events:
 			if !ok {
 				<-p.exited
-				return event{}, fmt.Errorf("%s ended before it was %s: %w\n%s", p.name, kind, errOr(p.err), p.tail(8))
+				return event{}, fmt.Errorf("%s ended before it was %s: %w\n%s", p.name, kind, errOr(p.err), p.tail())
 			}
 			if e.Event == kind {
 				return e, nil
 			}
 		case <-ctx.Done():
-			return event{}, fmt.Errorf("%s was not %s in time: %w\n%s", p.name, kind, context.Cause(ctx), p.tail(8))
+			return event{}, fmt.Errorf("%s was not %s in time: %w\n%s", p.name, kind, context.Cause(ctx), p.tail())
 		}
 	}
 }
@@ -138,17 +138,18 @@ func (p *process) stop(within time.Duration) error {
 	select {
 	case <-p.exited:
 		if p.err != nil {
-			return fmt.Errorf("%s: %w after SIGTERM\n%s", p.name, p.err, p.tail(8))
+			return fmt.Errorf("%s: %w after SIGTERM\n%s", p.name, p.err, p.tail())
 		}
 		return nil
 	case <-time.After(within):
 		p.kill()
-		return fmt.Errorf("%s did not end within %s after SIGTERM\n%s", p.name, within, p.tail(8))
+		return fmt.Errorf("%s did not end within %s after SIGTERM\n%s", p.name, within, p.tail())
 	}
 }
 
 // tail returns the last lines of the child's log.
-func (p *process) tail(n int) string {
+func (p *process) tail() string {
+	const n = 8
 	data, err := os.ReadFile(p.logPath)
 	if err != nil {
 		return err.Error()

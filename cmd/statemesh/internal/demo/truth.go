@@ -38,7 +38,10 @@ func counts(name string, want map[string]int64) view {
 		if err != nil {
 			return err.Error()
 		}
-		return differ(got == want[key], got, want[key])
+		if got == want[key] {
+			return ""
+		}
+		return differ(got, want[key])
 	}}
 }
 
@@ -59,7 +62,10 @@ func delays(name string, want map[string]flights.Delays) view {
 		}
 		d := want[key]
 		w := delayStats{d.Count, float64(d.Sum), float64(d.Min), float64(d.Max), d.Mean()}
-		return differ(got == w, got, w)
+		if got == w {
+			return ""
+		}
+		return differ(got, w)
 	}}
 }
 
@@ -71,16 +77,14 @@ func latest(name string, want map[string]flights.Row) view {
 		}
 		row := want[key]
 		w := row.Object()
-		return differ(maps.Equal(got, w), got, w)
+		if maps.Equal(got, w) {
+			return ""
+		}
+		return differ(got, w)
 	}}
 }
 
-func differ(equal bool, got, want any) string {
-	if equal {
-		return ""
-	}
-	return fmt.Sprintf("got %+v, want %+v", got, want)
-}
+func differ(got, want any) string { return fmt.Sprintf("got %+v, want %+v", got, want) }
 
 // first yields the first n rows.
 func first(rows iter.Seq2[flights.Row, error], n int) iter.Seq2[flights.Row, error] {

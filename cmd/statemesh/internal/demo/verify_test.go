@@ -41,7 +41,12 @@ func TestVerifyFindsWhatIsWrong(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- inst.Run(ctx) }()
-	t.Cleanup(func() { cancel(); <-done })
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
 	if err := inst.WaitState(ctx, statemesh.Serving); err != nil {
 		t.Fatal(err)
 	}
@@ -78,26 +83,26 @@ func TestVerifyFindsWhatIsWrong(t *testing.T) {
 	if ok, _ := holds(ctx, cl, []view{counts("v", map[string]int64{"once": 1, "twice": 2})}); ok {
 		t.Error("holds takes a view with a row too many for right")
 	}
-	for _, cache := range []bool{false, true} {
+	for _, how := range passes() {
 		wrong := []view{counts("v", map[string]int64{"once": 1, "twice": 3, "never": 1})}
-		v := verify(ctx, cl, wrong, []string{inst.Endpoint()}, cache)
+		v := verify(ctx, cl, wrong, []string{inst.Endpoint()}, how)
 		asked, found := 4, 3 // twice is 2, never is missing, and the absent key is there
-		if cache {
+		if how.cache {
 			asked, found = 8, 6 // everything twice
 		}
 		if v.Asked != asked || v.Wrong != found {
-			t.Errorf("cache %t: %d asked, %d wrong, want %d and %d: %v", cache, v.Asked, v.Wrong, asked, found, v.Mistakes)
+			t.Errorf("cache %t: %d asked, %d wrong, want %d and %d: %v", how.cache, v.Asked, v.Wrong, asked, found, v.Mistakes)
 		}
 		for _, want := range []string{"twice: got 2, want 3", "never: ", absent + ": got"} {
 			if !slices.ContainsFunc(v.Mistakes, func(m Mistake) bool { return strings.HasPrefix(m.Key+": "+m.Problem, want) }) {
-				t.Errorf("cache %t: no mistake %q in %v", cache, want, v.Mistakes)
+				t.Errorf("cache %t: no mistake %q in %v", how.cache, want, v.Mistakes)
 			}
 		}
 	}
 	// Nobody there: every answer is missing, and that is not passed over.
 	gone, stop := context.WithTimeout(ctx, 5*time.Second)
 	defer stop()
-	if v := verify(gone, cl, whole, []string{"127.0.0.1:1"}, false); v.Wrong != v.Asked || v.Asked == 0 {
+	if v := verify(gone, cl, whole, []string{"127.0.0.1:1"}, passes()[0]); v.Wrong != v.Asked || v.Asked == 0 {
 		t.Errorf("an instance that is not there: %d wrong of %d", v.Wrong, v.Asked)
 	}
 }

@@ -74,62 +74,74 @@ func Rows(r io.Reader, f Format) iter.Seq2[Row, error] {
 
 func csvRows(r io.Reader, f Format) iter.Seq2[Row, error] {
 	return func(yield func(Row, error) bool) {
-		cr := csv.NewReader(r)
-		cr.ReuseRecord = true
-		if f.Comma != 0 {
-			cr.Comma = f.Comma
-		}
-		columns := f.Columns
-		if len(columns) == 0 {
-			header, err := cr.Read()
-			if err != nil {
-				if errors.Is(err, io.EOF) {
-					err = errors.New("line 1: empty input, want a header line with the names of the columns")
-				}
-				yield(Row{}, err)
+		in, err := newCSVReader(r, f)
+		for err == nil {
+			var row Row
+			if row, err = in.next(); err == nil && !yield(row, nil) {
 				return
 			}
-			columns = slices.Clone(header)
-			columns[0] = strings.TrimPrefix(columns[0], "\ufeff") // spreadsheets write a byte order mark
 		}
-		cr.FieldsPerRecord = len(columns)
-		at, err := f.places(columns)
-		if err != nil {
+		if !errors.Is(err, io.EOF) {
 			yield(Row{}, err)
-			return
-		}
-		enc := newCSVValue(f, columns)
-		for {
-			fields, err := cr.Read()
-			if errors.Is(err, io.EOF) {
-				return
-			}
-			if err != nil {
-				yield(Row{}, err)
-				return
-			}
-			line, _ := cr.FieldPos(0)
-			row := Row{Line: line}
-			keys := make([]string, len(at.key))
-			for i, c := range at.key {
-				keys[i] = fields[c]
-			}
-			row.Key = f.joinKey(keys)
-			if at.timestamp >= 0 {
-				if row.Timestamp, err = parseTime(fields[at.timestamp]); err != nil {
-					yield(Row{}, fmt.Errorf("line %d: column %s: %w", line, f.Timestamp, err))
-					return
-				}
-			}
-			if row.Value, err = enc(fields); err != nil {
-				yield(Row{}, fmt.Errorf("line %d: %w", line, err))
-				return
-			}
-			if !yield(row, nil) {
-				return
-			}
 		}
 	}
+}
+
+// csvReader makes rows of CSV.
+type csvReader struct {
+	format Format
+	csv    *csv.Reader
+	at     places
+	value  func(fields []string) ([]byte, error)
+}
+
+func newCSVReader(r io.Reader, f Format) (*csvReader, error) {
+	in := &csvReader{format: f, csv: csv.NewReader(r)}
+	in.csv.ReuseRecord = true
+	if f.Comma != 0 {
+		in.csv.Comma = f.Comma
+	}
+	columns := f.Columns
+	if len(columns) == 0 {
+		header, err := in.csv.Read()
+		if errors.Is(err, io.EOF) {
+			return nil, errors.New("line 1: empty input, want a header line with the names of the columns")
+		}
+		if err != nil {
+			return nil, err
+		}
+		columns = slices.Clone(header)
+		columns[0] = strings.TrimPrefix(columns[0], "\ufeff") // spreadsheets write a byte order mark
+	}
+	in.csv.FieldsPerRecord = len(columns)
+	in.value = newCSVValue(f, columns)
+	var err error
+	in.at, err = f.places(columns)
+	return in, err
+}
+
+// next returns the next row, io.EOF behind the last.
+func (in *csvReader) next() (Row, error) {
+	fields, err := in.csv.Read()
+	if err != nil {
+		return Row{}, err
+	}
+	line, _ := in.csv.FieldPos(0)
+	row := Row{Line: line}
+	keys := make([]string, len(in.at.key))
+	for i, c := range in.at.key {
+		keys[i] = fields[c]
+	}
+	row.Key = in.format.joinKey(keys)
+	if in.at.timestamp >= 0 {
+		if row.Timestamp, err = parseTime(fields[in.at.timestamp]); err != nil {
+			return Row{}, fmt.Errorf("line %d: column %s: %w", line, in.format.Timestamp, err)
+		}
+	}
+	if row.Value, err = in.value(fields); err != nil {
+		return Row{}, fmt.Errorf("line %d: %w", line, err)
+	}
+	return row, nil
 }
 
 // places are the columns that key and timestamp come from.

@@ -63,7 +63,7 @@ func TestRestartKeepsData(t *testing.T) {
 func TestNoTopicByAccident(t *testing.T) {
 	t.Parallel()
 	b := start(t, trialbroker.Config{})
-	defer b.Close()
+	defer func() { _ = b.Close() }()
 	cl := client(t, b, kgo.AllowAutoTopicCreation(), kgo.UnknownTopicRetries(0))
 	defer cl.Close()
 	if err := cl.ProduceSync(t.Context(), &kgo.Record{Topic: "nope"}).FirstErr(); err == nil {
