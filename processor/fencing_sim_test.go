@@ -143,15 +143,16 @@ func TestSimEvictedByAnswers(t *testing.T) {
 		a := f.start("a")
 		a.waitRunning()
 		for range 5 {
-			left := 1 + rng.IntN(3)
+			var left atomic.Int64
+			left.Store(int64(1 + rng.IntN(3)))
 			f.cluster.Control(func(req kmsg.Request) (kmsg.Response, error, bool) {
-				if left <= 0 {
+				if left.Load() <= 0 {
 					return nil, nil, false
 				}
 				f.cluster.KeepControl()
 				switch r := req.(type) {
 				case *kmsg.TxnOffsetCommitRequest:
-					left--
+					left.Add(-1)
 					resp := r.ResponseKind().(*kmsg.TxnOffsetCommitResponse)
 					for _, rt := range r.Topics {
 						at := kmsg.NewTxnOffsetCommitResponseTopic()
@@ -165,7 +166,7 @@ func TestSimEvictedByAnswers(t *testing.T) {
 					}
 					return resp, nil, true
 				case *kmsg.HeartbeatRequest:
-					left--
+					left.Add(-1)
 					resp := r.ResponseKind().(*kmsg.HeartbeatResponse)
 					resp.ErrorCode = kerr.UnknownMemberID.Code
 					return resp, nil, true
@@ -198,17 +199,18 @@ func TestSimCommitErrors(t *testing.T) {
 			kerr.ConcurrentTransactions.Code, kerr.RebalanceInProgress.Code, kerr.IllegalGeneration.Code, kerr.UnknownServerError.Code,
 			kerr.InvalidProducerEpoch.Code, kerr.TransactionAbortable.Code,
 		}
-		on := true
-		failures := 0
+		var on atomic.Bool
+		on.Store(true)
+		var failures atomic.Int64
 		f.cluster.ControlKey(int16(kmsg.TxnOffsetCommit), func(req kmsg.Request) (kmsg.Response, error, bool) {
-			if !on {
+			if !on.Load() {
 				return nil, nil, false
 			}
 			f.cluster.KeepControl()
 			if rng.IntN(8) != 0 {
 				return nil, nil, false
 			}
-			failures++
+			failures.Add(1)
 			r := req.(*kmsg.TxnOffsetCommitRequest)
 			code := codes[rng.IntN(len(codes))]
 			resp := r.ResponseKind().(*kmsg.TxnOffsetCommitResponse)
@@ -225,26 +227,26 @@ func TestSimCommitErrors(t *testing.T) {
 			return resp, nil, true
 		})
 		f.cluster.ControlKey(int16(kmsg.EndTxn), func(req kmsg.Request) (kmsg.Response, error, bool) {
-			if !on {
+			if !on.Load() {
 				return nil, nil, false
 			}
 			f.cluster.KeepControl()
 			if rng.IntN(10) != 0 {
 				return nil, nil, false
 			}
-			failures++
+			failures.Add(1)
 			return nil, errors.New("the connection breaks"), true
 		})
 		for range 100 {
 			f.produce(tr, rng, 20, 50)
 			time.Sleep(time.Duration(rng.IntN(200)) * time.Millisecond)
 		}
-		on = false
+		on.Store(false)
 		f.produce(tr, rng, 20, 50)
 		f.waitCaughtUp(3 * time.Minute)
 		f.eventually("all served", time.Minute, func() error { return allServe(3, a, b) })
-		if failures < 10 {
-			t.Fatalf("%d failures", failures)
+		if n := failures.Load(); n < 10 {
+			t.Fatalf("%d failures", n)
 		}
 		f.check(tr, a, b)
 	})
