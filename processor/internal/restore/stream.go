@@ -3,6 +3,7 @@ package restore
 import (
 	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -48,9 +49,6 @@ type stream struct {
 	leaderEpoch int32
 	next        store.Offset // invariant: next <= bound until finished
 	pending     int          // chunks handed over and not yet applied, <= depth
-	// alone asks to be the first of a request: only the first partition's empty answer proves that there is nothing,
-	// the others may merely have found the answer full.
-	alone bool
 	// served is the number of its leader's fetch that last brought something.
 	served int64
 	// denied counts in a row how often metadata did not know the topic.
@@ -89,6 +87,9 @@ func (s *stream) advanced(p *kmsg.FetchResponseTopicPartition, first bool, now t
 	if s.stable < 0 {
 		s.stable = s.high
 	}
+	if s.next < s.stable {
+		s.blockedSince = time.Time{}
+	}
 	next, epoch, err := survey(p.RecordBatches, s.next)
 	if err != nil {
 		s.state = finished
@@ -100,7 +101,7 @@ func (s *stream) advanced(p *kmsg.FetchResponseTopicPartition, first bool, now t
 			s: s, next: next, epoch: epoch, held: int64(len(p.RecordBatches)), last: next >= s.bound,
 			chunk: chunk{from: s.next, raw: p.RecordBatches, aborted: p.AbortedTransactions},
 		}
-		s.next, s.alone, s.blockedSince = next, false, time.Time{}
+		s.next, s.blockedSince = next, time.Time{}
 		s.pending++
 		if e.last {
 			s.state = finished
@@ -108,15 +109,15 @@ func (s *stream) advanced(p *kmsg.FetchResponseTopicPartition, first bool, now t
 		return e, true
 	}
 	switch {
-	case s.stable < s.bound:
-		if s.blockedSince.IsZero() {
-			s.blockedSince = now
-		}
+	case s.next >= s.stable: // an open transaction begins here, or the log ends
+		s.block(now)
 	case !first:
-		// The answer may have been full before it came to this partition, or only a part of a batch fitted.
-		s.alone = true
+		// The answer may have been full before it came to this partition: nothing is proven. Its turn will come.
 	case len(p.RecordBatches) > 0:
 		s.failed(fmt.Errorf("%d bytes from offset %d hold no whole batch", len(p.RecordBatches), s.next), now)
+	case s.stable < s.bound: // the cleaner left nothing up to an open transaction
+		s.next = s.stable
+		s.block(now)
 	default:
 		// Everything up to the bound is decided, and nothing of it is left: the cleaner took the tail.
 		s.next, s.state = s.bound, finished
@@ -136,11 +137,18 @@ func (s *stream) failed(err error, now time.Time) {
 	s.fails++
 }
 
-// turn orders the streams of a request: who must be first, then who has waited longest. An answer may be full before it
-// comes to the later ones.
+func (s *stream) block(now time.Time) {
+	if s.blockedSince.IsZero() {
+		s.blockedSince = now
+	}
+}
+
+// turn orders the streams of a request: who has waited longest for something comes first, who is known to wait for
+// others last. An answer may be full before it comes to the later ones, and only the first one's empty answer proves
+// that there is nothing. Whoever is first is served, or done, or blocked, so everybody's turn comes.
 func (s *stream) turn() int64 {
-	if s.alone {
-		return -1
+	if !s.blockedSince.IsZero() {
+		return math.MaxInt64
 	}
 	return s.served
 }
