@@ -152,11 +152,13 @@ func (m *member) poll(ctx context.Context, wait time.Duration, limit int) kgo.Fe
 		fetches = m.pollWaiting(ctx, wait, limit)
 	}
 	if len(fetches) == 0 {
-		// An empty poll counts for nothing; one with an ended context blocks rebalances.
-		m.client.PollRecords(m.ended, limit) //nolint:contextcheck // meant to have ended
+		m.holdOff() // an empty poll counts for nothing
 	}
 	return fetches
 }
+
+// holdOff blocks rebalances, as a poll does, and takes no records: the poll's context has ended.
+func (m *member) holdOff() { m.client.PollRecords(m.ended, 1) }
 
 func (m *member) pollWaiting(ctx context.Context, wait time.Duration, limit int) kgo.Fetches {
 	ctx, cancel := context.WithTimeout(ctx, wait)

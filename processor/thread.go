@@ -136,7 +136,11 @@ func (t *thread) turn(ctx, work context.Context) error {
 	if !t.uncommitted() {
 		t.member.letIn()
 	}
-	t.fetch(t.member.poll(ctx, t.patience(), t.rt.cfg.MaxPollRecords))
+	if t.supplied() {
+		t.member.holdOff()
+	} else {
+		t.fetch(t.member.poll(ctx, t.patience(), t.rt.cfg.MaxPollRecords))
+	}
 	if err := t.attend(work); err != nil {
 		return err
 	}
@@ -322,6 +326,19 @@ func (t *thread) fetch(fetches kgo.Fetches) {
 			}
 		}
 	}
+}
+
+// supplied reports whether what waits is enough for a turn: a commit cut the last one short. Polling on would only fill
+// the queues until partitions are paused, and the client throws away what it holds of a paused partition and fetches it
+// again: on a slow machine, more with every commit.
+func (t *thread) supplied() bool {
+	n := 0
+	for _, o := range t.running {
+		for _, in := range o.task.inputs {
+			n += in.waiting()
+		}
+	}
+	return n >= t.rt.cfg.MaxPollRecords && !t.rt.paused.Load() && !t.hungry()
 }
 
 // fillUp polls on without waiting while a task with several inputs lacks records of one that the client may have: the
