@@ -36,7 +36,11 @@ func count(ctx context.Context, b *bench) error {
 			return err
 		}
 		for _, g := range []processor.Guarantee{processor.ExactlyOnce, processor.AtLeastOnce} {
-			c, err := b.count(ctx, topic, partitions, g)
+			var c counting
+			err := b.profile(fmt.Sprintf("count-%s-%d", g, partitions), func() (err error) {
+				c, err = b.count(ctx, topic, partitions, g)
+				return err
+			})
 			if err != nil {
 				return err
 			}

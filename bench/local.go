@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/dgraph-io/badger/v4"
+	"github.com/dgraph-io/badger/v4/options"
 
 	"github.com/statemesh/statemesh/store"
 	"github.com/statemesh/statemesh/store/layered"
@@ -17,104 +19,135 @@ import (
 const valueBytes = 100
 
 // local reads one task's store in the process: out of the engine, and while what is read is still recent. The floor is
-// Badger alone, with the same keys and values.
+// Badger alone, with the engine's options and the same keys and values.
 func local(ctx context.Context, b *bench) error {
 	raw, err := rawBadger(filepath.Join(b.dir, "raw"), b.keys)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = raw.Close() }()
-	stores, err := layered.Open(ctx, layered.Config{Dir: filepath.Join(b.dir, "local")})
+	moved, err := openLocal(ctx, filepath.Join(b.dir, "local-engine"), b.keys)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = stores.Close() }()
-	spec := store.Spec{Name: "bench", Kind: store.KindTimestampedKeyValue}
-	id := store.TaskID{}
-	task, err := stores.OpenTask(ctx, id, []store.Spec{spec})
+	defer func() { _ = moved.stores.Close() }()
+	if err := moved.move(ctx); err != nil {
+		return err
+	}
+	recent, err := openLocal(ctx, filepath.Join(b.dir, "local-recent"), b.keys)
 	if err != nil {
 		return err
 	}
-	kv, err := task.KeyValue(spec.Name)
+	defer func() { _ = recent.stores.Close() }()
+
+	var get, scan []float64
+	err = b.profile("local-get", func() (err error) {
+		get, err = perOp(16, rawGet(raw, b.keys), moved.get(ctx, b.keys), recent.get(ctx, b.keys))
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("get: %w", err)
+	}
+	err = b.profile("local-scan", func() (err error) {
+		scan, err = perOp(1, rawScan(raw, b.keys), moved.scan(ctx, b.keys), recent.scan(ctx, b.keys))
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("scan: %w", err)
+	}
+	rows := float64(b.keys)
+	b.table.cost("local get, in the engine", "CPU ns/op", get[1], "raw badger", get[0], "<= 1.3")
+	b.table.cost("local get, still recent", "CPU ns/op", get[2], "raw badger", get[0], "<= 1.3")
+	b.table.cost("local scan, in the engine", "CPU ns/row", scan[1]/rows, "raw badger", scan[0]/rows, "")
+	b.table.cost("local scan, still recent", "CPU ns/row", scan[2]/rows, "raw badger", scan[0]/rows, "")
+	return errors.Join(moved.task.Close(ctx), recent.task.Close(ctx))
+}
+
+// localStore is one task with one filled store.
+type localStore struct {
+	stores *layered.Stores
+	task   *layered.Task
+}
+
+var localSpec = store.Spec{Name: "bench", Kind: store.KindTimestampedKeyValue}
+
+func openLocal(ctx context.Context, dir string, keys int) (*localStore, error) {
+	stores, err := layered.Open(ctx, layered.Config{Dir: dir})
+	if err != nil {
+		return nil, err
+	}
+	l := &localStore{stores: stores}
+	if err := l.fill(ctx, keys); err != nil {
+		return nil, errors.Join(err, stores.Close())
+	}
+	return l, nil
+}
+
+func (l *localStore) fill(ctx context.Context, keys int) (err error) {
+	if l.task, err = l.stores.OpenTask(ctx, store.TaskID{}, []store.Spec{localSpec}); err != nil {
+		return err
+	}
+	kv, err := l.task.KeyValue(localSpec.Name)
 	if err != nil {
 		return err
 	}
-	for i := range b.keys {
+	for i := range keys {
 		if err := kv.Put(key(i), store.Value{Data: value(i), Timestamp: int64(i)}); err != nil {
 			return err
 		}
 	}
-	task.Commit(store.Checkpoint{
-		Sequence: 1, StreamTime: int64(b.keys),
-		Changelogs: map[store.Name]store.LogPosition{spec.Name: {Next: store.Offset(b.keys)}},
+	l.task.Commit(store.Checkpoint{
+		Sequence: 1, StreamTime: int64(keys),
+		Changelogs: map[store.Name]store.LogPosition{localSpec.Name: {Next: store.Offset(keys)}},
 	})
-	recent, err := reads(ctx, task, spec.Name, b.keys)
-	if err != nil {
+	return nil
+}
+
+// move brings all of it to the engine.
+func (l *localStore) move(ctx context.Context) (err error) {
+	if err = l.task.Close(ctx); err != nil {
 		return err
 	}
-	if err := task.Close(ctx); err != nil { // moves all of it to the engine
+	l.task, err = l.stores.OpenTask(ctx, store.TaskID{}, []store.Spec{localSpec})
+	return err
+}
+
+// get pins a snapshot per read, as a query does.
+func (l *localStore) get(ctx context.Context, keys int) func() error {
+	return func() error {
+		snap, err := l.task.Snapshot()
+		if err != nil {
+			return err
+		}
+		defer snap.Close()
+		kv, err := snap.KeyValue(localSpec.Name)
+		if err != nil {
+			return err
+		}
+		_, err = kv.Get(ctx, key(rand.IntN(keys)))
 		return err
 	}
-	if task, err = stores.OpenTask(ctx, id, []store.Spec{spec}); err != nil {
+}
+
+func (l *localStore) scan(ctx context.Context, keys int) func() error {
+	return func() error {
+		snap, err := l.task.Snapshot()
+		if err != nil {
+			return err
+		}
+		defer snap.Close()
+		rows, err := scanAll(ctx, snap, localSpec.Name)
+		if err == nil && rows != keys {
+			err = fmt.Errorf("%d rows of %d", rows, keys)
+		}
 		return err
 	}
-	moved, err := reads(ctx, task, spec.Name, b.keys)
-	if err != nil {
-		return err
-	}
-	get, scan, err := rawReads(raw, b.keys)
-	if err != nil {
-		return err
-	}
-	b.table.cost("local get, in the engine", "ns/op", moved.get, "raw badger", get, "<= 1.3")
-	b.table.cost("local get, still recent", "ns/op", recent.get, "raw badger", get, "<= 1.3")
-	b.table.cost("local scan, in the engine", "ns/row", moved.scan, "raw badger", scan, "")
-	b.table.cost("local scan, still recent", "ns/row", recent.scan, "raw badger", scan, "")
-	return task.Close(ctx)
 }
 
 func value(i int) []byte {
 	v := make([]byte, valueBytes)
 	copy(v, fmt.Sprintf("%d", i))
 	return v
-}
-
-type readCost struct{ get, scan float64 } // ns
-
-// reads pins a snapshot per get, as a query does.
-func reads(ctx context.Context, task *layered.Task, name store.Name, keys int) (readCost, error) {
-	get, err := perOp(func() error {
-		snap, err := task.Snapshot()
-		if err != nil {
-			return err
-		}
-		defer snap.Close()
-		kv, err := snap.KeyValue(name)
-		if err != nil {
-			return err
-		}
-		_, err = kv.Get(ctx, key(rand.IntN(keys)))
-		return err
-	})
-	if err != nil {
-		return readCost{}, fmt.Errorf("get: %w", err)
-	}
-	scan, err := perOp(func() error {
-		snap, err := task.Snapshot()
-		if err != nil {
-			return err
-		}
-		defer snap.Close()
-		rows, err := scanAll(ctx, snap, name)
-		if err == nil && rows != keys {
-			err = fmt.Errorf("%d rows of %d", rows, keys)
-		}
-		return err
-	})
-	if err != nil {
-		return readCost{}, fmt.Errorf("scan: %w", err)
-	}
-	return readCost{get: get, scan: scan / float64(keys)}, nil
 }
 
 func scanAll(ctx context.Context, snap *layered.Snapshot, name store.Name) (rows int, err error) {
@@ -134,30 +167,45 @@ func scanAll(ctx context.Context, snap *layered.Snapshot, name store.Name) (rows
 	return rows, it.Err()
 }
 
-// perOp is what one call of op costs, in ns, over a second of calls after a few to warm up.
-func perOp(op func() error) (float64, error) {
-	for range 3 {
-		if err := op(); err != nil {
-			return 0, err
-		}
-	}
-	const atOnce = 16 // between two looks at the clock
-	n := 0
-	begin := time.Now()
-	for time.Since(begin) < time.Second {
-		for range atOnce {
-			if err := op(); err != nil {
-				return 0, err
+// perOp is what one call of each op costs in CPU ns of the process, background work included: the median of many short
+// rounds in turn, so that all have the same share of whatever else the machine does. atOnce calls lie between two looks
+// at the clock.
+func perOp(atOnce int, ops ...func() error) ([]float64, error) {
+	const rounds, length = 21, 50 * time.Millisecond
+	costs := make([][]float64, len(ops))
+	for round := range rounds {
+		for i, op := range ops {
+			n, begin := 0, used()
+			for n == 0 || used().cpu-begin.cpu < length {
+				for range atOnce {
+					if err := op(); err != nil {
+						return nil, err
+					}
+				}
+				n += atOnce
 			}
+			if round == 0 {
+				continue // to warm up
+			}
+			_, cpu := used().since(begin)
+			costs[i] = append(costs[i], float64(cpu.Nanoseconds())/float64(n))
 		}
-		n += atOnce
 	}
-	return float64(time.Since(begin).Nanoseconds()) / float64(n), nil
+	medians := make([]float64, len(ops))
+	for i, c := range costs {
+		slices.Sort(c)
+		medians[i] = c[len(c)/2]
+	}
+	return medians, nil
 }
 
-// rawBadger fills a database with the options that the engine uses where they matter: values inline, no compression.
+// rawBadger fills a database with the options that the engine uses: values inline, no compression, blocks out of the
+// mapped files, every block checked once.
 func rawBadger(dir string, keys int) (*badger.DB, error) {
-	opts := badger.DefaultOptions(dir).WithLoggingLevel(badger.ERROR).WithMemTableSize(8 << 20).WithValueThreshold(1 << 16).WithNumCompactors(2)
+	opts := badger.DefaultOptions(dir).WithLoggingLevel(badger.ERROR).WithMemTableSize(8 << 20).WithNumMemtables(2).
+		WithValueThreshold(1 << 20).WithValueLogFileSize(2 << 20).WithCompression(options.None).WithBlockCacheSize(0).
+		WithNumCompactors(2).WithDetectConflicts(false).WithMetricsEnabled(false).
+		WithChecksumVerificationMode(options.OnTableRead)
 	db, err := badger.OpenManaged(opts)
 	if err != nil {
 		return nil, err
@@ -174,8 +222,8 @@ func rawBadger(dir string, keys int) (*badger.DB, error) {
 	return db, nil
 }
 
-func rawReads(db *badger.DB, keys int) (get, scan float64, err error) {
-	get, err = perOp(func() error {
+func rawGet(db *badger.DB, keys int) func() error {
+	return func() error {
 		txn := db.NewTransactionAt(1, false)
 		defer txn.Discard()
 		item, err := txn.Get(key(rand.IntN(keys)))
@@ -184,14 +232,16 @@ func rawReads(db *badger.DB, keys int) (get, scan float64, err error) {
 		}
 		_, err = item.ValueCopy(nil)
 		return err
-	})
-	if err != nil {
-		return 0, 0, fmt.Errorf("raw get: %w", err)
 	}
-	scan, err = perOp(func() error {
+}
+
+func rawScan(db *badger.DB, keys int) func() error {
+	return func() error {
 		txn := db.NewTransactionAt(1, false)
 		defer txn.Discard()
-		it := txn.NewIterator(badger.DefaultIteratorOptions)
+		opts := badger.DefaultIteratorOptions
+		opts.PrefetchValues = false // they are inline
+		it := txn.NewIterator(opts)
 		defer it.Close()
 		rows := 0
 		for it.Rewind(); it.Valid(); it.Next() {
@@ -205,9 +255,5 @@ func rawReads(db *badger.DB, keys int) (get, scan float64, err error) {
 			return fmt.Errorf("%d rows of %d", rows, keys)
 		}
 		return nil
-	})
-	if err != nil {
-		return 0, 0, fmt.Errorf("raw scan: %w", err)
 	}
-	return get, scan / float64(keys), nil
 }

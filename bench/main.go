@@ -45,7 +45,9 @@ type bench struct {
 	brokers []string
 	dir     string
 	table   *table
-	log     io.Writer
+	// profiles is a directory for profiles of the measured parts; empty: none are taken.
+	profiles string
+	log      io.Writer
 }
 
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err error) {
@@ -54,6 +56,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err erro
 	records := fs.Int("records", 2_000_000, "records to count and to restore")
 	keys := fs.Int("keys", 100_000, "distinct keys among them")
 	brokers := fs.String("brokers", "", "host:port[,host:port] of a Kafka to use instead of starting a broker")
+	profiles := fs.String("profile", "", "directory to write CPU and allocation profiles to; they cost some CPU themselves")
 	only := fs.String("only", "", "parts to run, comma separated: local, remote, count, restore; empty: all")
 	if err := fs.Parse(args); err != nil {
 		return err
@@ -68,7 +71,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err erro
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 
-	b := &bench{records: *records, keys: *keys, dir: dir, log: stderr, table: newTable(stdout)}
+	b := &bench{records: *records, keys: *keys, dir: dir, log: stderr, table: newTable(stdout), profiles: *profiles}
 	kind := "none"
 	if *brokers != "" {
 		b.brokers, kind = strings.Split(*brokers, ","), "given"

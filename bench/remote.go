@@ -52,19 +52,27 @@ func remote(ctx context.Context, b *bench) error {
 		concurrency        int
 		direct, hop, cache string
 	}{{1, "<= 1.5", "<= 3", ""}, {64, ">= 0.7", "", ""}} {
-		floor, err := hammer(ctx, c.concurrency, echo.ask)
+		var floor float64
+		err := b.profile(fmt.Sprintf("remote-echo-%d", c.concurrency), func() (err error) {
+			floor, err = hammer(ctx, c.concurrency, echo.ask)
+			return err
+		})
 		if err != nil {
 			return err
 		}
 		for _, m := range []struct {
-			name, goal string
-			ask        func(context.Context) error
+			name, profile, goal string
+			ask                 func(context.Context) error
 		}{
-			{"remote get, at the owner", c.direct, f.ask(view, b.keys, client.NoCache())},
-			{"remote get, by one hop", c.hop, f.ask(view, b.keys, client.NoCache(), client.Via(f.endpoints[0]))},
-			{"remote get, hot keys, cache on", c.cache, f.ask(view, 1000, client.Via(f.endpoints[0]))},
+			{"remote get, at the owner", "remote-owner", c.direct, f.ask(view, b.keys, client.NoCache())},
+			{"remote get, by one hop", "remote-hop", c.hop, f.ask(view, b.keys, client.NoCache(), client.Via(f.endpoints[0]))},
+			{"remote get, hot keys, cache on", "remote-cache", c.cache, f.ask(view, 1000, client.Via(f.endpoints[0]))},
 		} {
-			got, err := hammer(ctx, c.concurrency, m.ask)
+			var got float64
+			err := b.profile(fmt.Sprintf("%s-%d", m.profile, c.concurrency), func() (err error) {
+				got, err = hammer(ctx, c.concurrency, m.ask)
+				return err
+			})
 			if err != nil {
 				return fmt.Errorf("%s: %w", m.name, err)
 			}

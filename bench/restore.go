@@ -35,7 +35,11 @@ func restoring(ctx context.Context, b *bench) error {
 		if err != nil {
 			return err
 		}
-		wall, cpu, err := b.restore(ctx, app, partitions)
+		var wall, cpu time.Duration
+		err = b.profile(app, func() (err error) {
+			wall, cpu, err = b.restore(ctx, app, partitions)
+			return err
+		})
 		if err != nil {
 			return err
 		}
