@@ -117,32 +117,6 @@ func (c Config) WithDefaults() Config {
 	return c
 }
 
-func (c Config) withDefaults() Config {
-	orDefault(&c.Listen, "127.0.0.1:7070")
-	orDefault(&c.MoveBytes, 16<<20)
-	orDefault(&c.MoveInterval, 5*time.Second)
-	orDefault(&c.DefaultMaxStaleness, 5*time.Second)
-	orDefault(&c.CacheTTL, 5*time.Second)
-	orDefault(&c.CacheNegativeTTL, min(time.Second, c.CacheTTL))
-	orDefault(&c.CacheBytes, 32<<20)
-	orDefault(&c.ShutdownTimeout, 10*time.Second)
-	orDefault(&c.Limits.Requests, 1024)
-	orDefault(&c.Limits.Scans, 128)
-	orDefault(&c.Limits.BatchKeys, 10_000)
-	orDefault(&c.Limits.Deadline, 10*time.Second)
-	if c.Logger == nil {
-		c.Logger = slog.New(slog.DiscardHandler)
-	}
-	return c
-}
-
-func orDefault[T comparable](v *T, def T) {
-	var zero T
-	if *v == zero {
-		*v = def
-	}
-}
-
 // FieldError is one thing that is wrong with a [Config].
 type FieldError struct {
 	// Field is the path of the field, such as "Advertise" or "Processor.CommitInterval".
@@ -195,8 +169,10 @@ func (c Config) Validate() error {
 		name  string
 		value int64
 	}{
-		{"Limits.Requests", int64(c.Limits.Requests)}, {"Limits.Scans", int64(c.Limits.Scans)},
-		{"Limits.BatchKeys", int64(c.Limits.BatchKeys)}, {"Limits.Deadline", int64(c.Limits.Deadline)},
+		{"Limits.Requests", int64(c.Limits.Requests)},
+		{"Limits.Scans", int64(c.Limits.Scans)},
+		{"Limits.BatchKeys", int64(c.Limits.BatchKeys)},
+		{"Limits.Deadline", int64(c.Limits.Deadline)},
 	} {
 		if f.value < 0 {
 			bad(f.name, "negative")
@@ -206,8 +182,10 @@ func (c Config) Validate() error {
 		bad("CacheNegativeTTL", "%s: at most CacheTTL (%s)", c.CacheNegativeTTL, c.CacheTTL)
 	}
 	for _, f := range []struct{ name, value string }{
-		{"Processor.ProcessID", c.Processor.ProcessID}, {"Processor.Incarnation", c.Processor.Incarnation},
-		{"Processor.Endpoint", c.Processor.Endpoint}, {"Processor.EpochFile", c.Processor.EpochFile},
+		{"Processor.ProcessID", c.Processor.ProcessID},
+		{"Processor.Incarnation", c.Processor.Incarnation},
+		{"Processor.Endpoint", c.Processor.Endpoint},
+		{"Processor.EpochFile", c.Processor.EpochFile},
 	} {
 		if f.value != "" {
 			bad(f.name, "%q: the instance sets it; leave it empty", f.value)
@@ -222,10 +200,31 @@ func (c Config) Validate() error {
 	return errors.Join(errs...)
 }
 
+func (c Config) withDefaults() Config {
+	orDefault(&c.Listen, "127.0.0.1:7070")
+	orDefault(&c.MoveBytes, 16<<20)
+	orDefault(&c.MoveInterval, 5*time.Second)
+	orDefault(&c.DefaultMaxStaleness, 5*time.Second)
+	orDefault(&c.CacheTTL, 5*time.Second)
+	orDefault(&c.CacheNegativeTTL, min(time.Second, c.CacheTTL))
+	orDefault(&c.CacheBytes, 32<<20)
+	orDefault(&c.ShutdownTimeout, 10*time.Second)
+	orDefault(&c.Limits.Requests, 1024)
+	orDefault(&c.Limits.Scans, 128)
+	orDefault(&c.Limits.BatchKeys, 10_000)
+	orDefault(&c.Limits.Deadline, 10*time.Second)
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	return c
+}
+
 func (c Config) validateTLS(bad func(field, format string, args ...any)) {
 	if c.TLS.enabled() {
 		for _, f := range []struct{ name, value string }{
-			{"TLS.CertFile", c.TLS.CertFile}, {"TLS.KeyFile", c.TLS.KeyFile}, {"TLS.CAFile", c.TLS.CAFile},
+			{"TLS.CertFile", c.TLS.CertFile},
+			{"TLS.KeyFile", c.TLS.KeyFile},
+			{"TLS.CAFile", c.TLS.CAFile},
 			{"TLS.MeshNames", strings.Join(c.TLS.MeshNames, "")},
 		} {
 			if f.value == "" {
@@ -271,6 +270,13 @@ func advertised(listen, advertise string, bound net.Addr) (string, error) {
 		aport = lport
 	}
 	return net.JoinHostPort(ahost, strconv.Itoa(aport)), nil
+}
+
+func orDefault[T comparable](v *T, def T) {
+	var zero T
+	if *v == zero {
+		*v = def
+	}
 }
 
 func splitAddr(addr string) (host string, port int, err error) {

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -126,10 +127,10 @@ func wantCount(t *testing.T, n *node, name store.Name, key string, want int64) e
 		return fmt.Errorf("%s of %s by %s: %w", name, key, n.Endpoint(), err)
 	}
 	got, err := client.Int64().Decode(r.Value.Data)
-	if err != nil || got != want {
-		return fmt.Errorf("%s of %s by %s: %d (%v), want %d", name, key, n.Endpoint(), got, err, want)
+	if err == nil && got != want {
+		err = fmt.Errorf("%s of %s by %s: %d, want %d", name, key, n.Endpoint(), got, want)
 	}
-	return nil
+	return err
 }
 
 // Any key, of any view, from any instance; also when one instance has left and another has come.
@@ -205,22 +206,48 @@ func TestRestartKeepsID(t *testing.T) {
 	}
 }
 
-// SE-09: a second process on the same directory is refused and harms nothing.
-func TestSecondInstanceOnOneDirectory(t *testing.T) {
+// An instance that cannot start says why, gives back what it had opened, and is FAILED for those who wait.
+func TestFailedStart(t *testing.T) {
 	t.Parallel()
 	b := startBroker(t, "in", 1)
+	n := startNode(t, b.config(t))
 	cfg := b.config(t)
-	n := startNode(t, cfg)
+	cfg.Listen = n.Endpoint()
 	second, err := statemesh.New(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := second.Run(t.Context()); !errors.Is(err, store.ErrLocked) {
-		t.Errorf("second: %v, want ErrLocked", err)
+	if _, err := second.Get(t.Context(), "count", []byte("a")); err == nil {
+		t.Error("an instance that was not started answers")
 	}
-	if second.State() != statemesh.Failed || second.WaitState(t.Context(), statemesh.Serving) == nil {
-		t.Errorf("second: state %s", second.State())
+	if err := second.Run(t.Context()); !errors.Is(err, syscall.EADDRINUSE) {
+		t.Errorf("address in use: %v", err)
 	}
+	if second.State() != statemesh.Failed || second.WaitState(t.Context(), statemesh.Serving) == nil || second.WaitOpen(t.Context()) == nil {
+		t.Errorf("state %s", second.State())
+	}
+	if err := second.Run(t.Context()); err == nil {
+		t.Error("ran twice")
+	}
+	// Its directory is free again (SE-09 is about the lock).
+	cfg.Listen = "127.0.0.1:0"
+	third := startNode(t, cfg)
 	b.produce(t, "in", "a")
-	eventually(t, func() error { return wantCount(t, n, "count", "a", 1) })
+	eventually(t, func() error { return wantCount(t, third, "count", "a", 1) })
+}
+
+// A fatal error of the processing ends the instance in order, with the culprit named.
+func TestPoisonRecord(t *testing.T) {
+	t.Parallel()
+	b := startBroker(t, "in", 1)
+	cfg := b.config(t)
+	cfg.Views = []views.View{{Name: "v", Topic: "in", Format: views.JSON, Type: views.Table}}
+	n := startNode(t, cfg)
+	b.produce(t, "in", "a") // its value is no JSON
+	if err := n.WaitState(t.Context(), statemesh.Failed); err != nil {
+		t.Fatal(err)
+	}
+	if err := n.stop(); err == nil || !strings.Contains(err.Error(), "invalid json") || !strings.Contains(err.Error(), "in") {
+		t.Errorf("run: %v, want it to name the topic and the reason", err)
+	}
 }

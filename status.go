@@ -85,7 +85,7 @@ func (i *Instance) observe(s processor.State) {
 		to = Serving
 	}
 	if i.state.become(to) {
-		i.log.Info("instance state changed", "to", to.String()) //nolint:sloglint // called back without a context
+		i.log.Info("instance state changed", "to", to.String())
 	}
 }
 
