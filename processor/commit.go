@@ -136,15 +136,16 @@ func (t *thread) commitOffsets(ctx context.Context, offsets []offsetToCommit) er
 // The generation is the one of the moment, which may be newer than the assignment the thread knows: the client learns
 // it when the join is answered. That is safe. The member claimed its tasks in that join, and under the cooperative
 // protocol nobody else gets a claimed task before its owner has joined once more; the client does not before the
-// thread, which has a commit open, lets it. A member that was not there for the join is unknown, and refused.
+// thread, which has a commit open, lets it. A member that was not there for the join is unknown, and refused; the client
+// would join as another one then, which member.identity tells.
 func (t *thread) underMembership(ctx context.Context, send func(context.Context, identity) error) error {
 	ctx, cancel := context.WithTimeout(ctx, t.rt.cfg.TransactionTimeout)
 	defer cancel()
 	for wait := 5 * time.Millisecond; ; wait = min(2*wait, 100*time.Millisecond) {
-		if t.member.isLost() {
+		id, same := t.member.identity()
+		if !same || t.member.isLost() {
 			return errLost
 		}
-		id := t.identity()
 		sent := t.rt.now()
 		err := send(ctx, id)
 		switch {
@@ -175,11 +176,6 @@ func notNow(err error) bool {
 		}
 	}
 	return false
-}
-
-func (t *thread) identity() identity {
-	member, generation := t.member.client.GroupMetadata()
-	return identity{member: member, generation: generation}
 }
 
 // committed tells those who follow commits.

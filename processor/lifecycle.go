@@ -36,8 +36,11 @@ func (t *thread) open(ctx, hard context.Context) error {
 	t.member = m
 	t.current.Store(m)
 	t.age = newAge(t.rt.now, t.rt.cfg.SessionTimeout, func(ctx context.Context) error {
-		id, generation := m.client.GroupMetadata()
-		return t.rt.coord.heartbeat(ctx, identity{member: id, generation: generation})
+		id, same := m.identity()
+		if !same {
+			return errNotMember
+		}
+		return t.rt.coord.heartbeat(ctx, id)
 	})
 	m.onLost = t.age.becomeLost
 	m.onRevoked = func(partitions map[string][]int32) {

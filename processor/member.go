@@ -22,7 +22,9 @@ type member struct {
 	// ended is a context that has ended.
 	ended context.Context //nolint:containedctx // a constant
 
-	mu     sync.Mutex
+	mu sync.Mutex
+	// id is the member id of the first session, "" before it: the tasks are held under it and no other.
+	id     string
 	events []memberEvent
 	lost   bool
 	cancel context.CancelFunc // of the poll that waits
@@ -103,6 +105,10 @@ func (m *member) options() []kgo.Opt {
 		kgo.OnPartitionsAssigned(func(_ context.Context, cl *kgo.Client, added map[string][]int32) {
 			// Fetching starts when the task is restored; the pause survives rebalances.
 			cl.PauseFetchPartitions(added)
+			if id, _ := cl.GroupMetadata(); !m.begin(id) {
+				m.becomeLost()
+				return
+			}
 			if len(added) > 0 {
 				m.note(memberEvent{kind: eventAssigned, partitions: clonePartitions(added)})
 			}
@@ -124,6 +130,27 @@ func (m *member) options() []kgo.Opt {
 			m.wakeLocked()
 		}),
 	}
+}
+
+// begin notes that a session began under a member id. It reports whether it is that of the sessions before.
+func (m *member) begin(id string) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.id == "" {
+		m.id = id
+	}
+	return m.id == id
+}
+
+// identity is under which name the group knows the member. It is false when that is not the name under which the tasks
+// are held: a client that is told in a join that it is unknown joins as another member at once, and goes on with its
+// partitions as if nothing had happened. The coordinator accepts all that comes under the new name, while the tasks may
+// have had other owners since.
+func (m *member) identity() (identity, bool) {
+	id, generation := m.client.GroupMetadata()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return identity{member: id, generation: generation}, m.id == "" || m.id == id
 }
 
 // becomeLost: the group has given the member up. It is final; the thread makes a new member.
