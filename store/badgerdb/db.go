@@ -34,6 +34,9 @@ type DB struct {
 	gate   sync.RWMutex
 	closed bool
 
+	// keys holds *[]byte: room for the keys of point reads.
+	keys sync.Pool
+
 	mu sync.Mutex // guards the rest; held for constant time or as long as the list of key spaces is
 	// durable is D.
 	durable   uint64
@@ -81,6 +84,7 @@ func open(ctx context.Context, opt Options) (db *DB, err error) {
 	db = &DB{
 		opt: opt, badger: b, turn: make(turn, 1), nextSpace: 1,
 		spaces: make(map[engine.SpaceID]*space), live: make(map[uint64]int), iterators: make(map[*iterator]struct{}),
+		keys: sync.Pool{New: func() any { return new([]byte) }},
 	}
 	if log.ignored.Load() {
 		err = fmt.Errorf("a table is damaged: %w", store.ErrCorrupt)

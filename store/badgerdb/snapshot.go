@@ -55,8 +55,10 @@ func (s *snapshot) Get(id engine.StoreID, segment engine.Segment, key, dst []byt
 	if err := s.db.enter(); err != nil {
 		return nil, err
 	}
-	full := append(appendSegment(make([]byte, 0, prefixBytes+len(key)), s.space.id, id, segment), key...)
-	out, err := s.get(full, dst)
+	full := s.db.keys.Get().(*[]byte) // Badger holds it no longer than the item, which get lets go
+	*full = append(appendSegment((*full)[:0], s.space.id, id, segment), key...)
+	out, err := s.get(*full, dst)
+	s.db.keys.Put(full)
 	s.db.leave()
 	if s.cut.Load() { // what was not found may have been dropped
 		return nil, engine.ErrDropped

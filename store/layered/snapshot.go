@@ -16,6 +16,9 @@ type Snapshot struct {
 	// users counts reads that run, plus one until Close. Never leaves 0 again; then the view is let go.
 	users atomic.Int64
 	done  atomic.Bool
+	// first is the reader that most snapshots are taken for, here so that it costs no memory of its own.
+	first     reader
+	firstUsed atomic.Bool
 }
 
 // reader reads one store of a snapshot.
@@ -42,6 +45,10 @@ func (s *Snapshot) KeyValue(name store.Name) (store.KeyValueReader, error) {
 			known = append(known, sv.spec.Name)
 		}
 		return nil, &store.UnknownStoreError{Store: name, Known: known}
+	}
+	if s.firstUsed.CompareAndSwap(false, true) {
+		s.first = reader{snap: s, number: i}
+		return &s.first, nil
 	}
 	return &reader{snap: s, number: i}, nil
 }
