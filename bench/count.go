@@ -50,7 +50,6 @@ func count(ctx context.Context, b *bench) error {
 				b.table.rate(name+", 2nd half", "records/CPU s", perSecond(b.records/2, c.halfCPU), "Kafka Streams*", streamsExactlyOnce, ">= 5")
 			}
 			b.table.figure(name, "records/s", perSecond(b.records, c.wall), "")
-			b.table.figure(name, "resident MB", c.resident, "< 150")
 		}
 	}
 	return nil
@@ -58,7 +57,6 @@ func count(ctx context.Context, b *bench) error {
 
 type counting struct {
 	wall, cpu, halfCPU time.Duration
-	resident           float64
 }
 
 // count runs one instance until it has committed every record.
@@ -82,7 +80,6 @@ func (b *bench) count(ctx context.Context, topic string, partitions int32, g pro
 				end := used()
 				c.wall, c.cpu = end.since(begin)
 				_, c.halfCPU = end.since(half)
-				c.resident = residentMB()
 				return
 			}
 		}

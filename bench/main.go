@@ -36,6 +36,7 @@ var parts = []part{
 	{"remote", remote, true},
 	{"count", count, true},
 	{"restore", restoring, true},
+	{"instance", resident, true},
 }
 
 // bench is one run.
@@ -57,9 +58,14 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err erro
 	keys := fs.Int("keys", 100_000, "distinct keys among them")
 	brokers := fs.String("brokers", "", "host:port[,host:port] of a Kafka to use instead of starting a broker")
 	profiles := fs.String("profile", "", "directory to write CPU and allocation profiles to; they cost some CPU themselves")
-	only := fs.String("only", "", "parts to run, comma separated: local, remote, count, restore; empty: all")
+	only := fs.String("only", "", "parts to run, comma separated: local, remote, count, restore, instance; empty: all")
+	serve := fs.String("serve", "", "for itself: be an instance that counts this topic, with its state in -dir, until standard input ends")
+	serveDir := fs.String("dir", "", "state directory of -serve")
 	if err := fs.Parse(args); err != nil {
 		return err
+	}
+	if *serve != "" {
+		return serveChild(ctx, *serveDir, *serve, strings.Split(*brokers, ","), os.Stdin)
 	}
 	wanted, err := choose(*only)
 	if err != nil {

@@ -28,21 +28,19 @@ func (u usage) since(from usage) (wall, cpu time.Duration) {
 	return u.at.Sub(from.at), u.cpu - from.cpu
 }
 
-// residentMB is the resident memory of the process in MB, 0 where the system does not say.
-func residentMB() float64 {
-	b, err := os.ReadFile("/proc/self/status")
+// memoryMB reads a field of /proc/<pid>/status, in MB.
+func memoryMB(pid, field string) (float64, error) {
+	b, err := os.ReadFile("/proc/" + pid + "/status")
 	if err != nil {
-		return 0
+		return 0, err
 	}
 	for line := range strings.Lines(string(b)) {
-		if rest, ok := strings.CutPrefix(line, "VmRSS:"); ok {
+		if rest, ok := strings.CutPrefix(line, field); ok {
 			kb, err := strconv.ParseFloat(strings.TrimSuffix(strings.TrimSpace(rest), " kB"), 64)
-			if err == nil {
-				return kb / 1024
-			}
+			return kb / 1024, err
 		}
 	}
-	return 0
+	return 0, fmt.Errorf("/proc/%s/status: no %s", pid, field)
 }
 
 func perSecond(n int, d time.Duration) float64 { return float64(n) / d.Seconds() }

@@ -46,7 +46,6 @@ func restoring(ctx context.Context, b *bench) error {
 		b.table.rate(c.name, "records/CPU s", perSecond(b.records, cpu), "bare drain", perSecond(b.records, floor), "")
 		b.table.rate(c.name, "records/CPU s", perSecond(b.records, cpu), "Kafka Streams*", streamsRestore, c.goal)
 		b.table.figure(c.name, "records/s", perSecond(b.records, wall), "")
-		b.table.figure(c.name, "resident MB", residentMB(), "")
 	}
 	return nil
 }
