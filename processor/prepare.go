@@ -125,12 +125,28 @@ func (r *Runtime) ensureInternal(ctx context.Context, adm *kadm.Client, plan *Pl
 			Topic: p.Topic, Kind: topics.Repartition, Partitions: p.Partitions,
 			ReplicationFactor: r.cfg.ReplicationFactor,
 		}
-		if ran[r.built.bySource[p.Topic].sub.id] {
+		if ran[r.built.bySource[p.Topic].sub.id] || r.feeds(p.Topic, ran) {
 			w.MustExist = proof
 		}
 		want = append(want, w)
 	}
 	return topics.Ensure(ctx, adm, want)
+}
+
+// feeds reports whether one of the sub-topologies writes to a repartition topic. If such a one has commits, what it read
+// so far never went into a topic that is created now: the store behind it would lack that, and say "not found" of it.
+func (r *Runtime) feeds(topic string, subs map[int32]bool) bool {
+	for _, sub := range r.built.subs {
+		if !subs[sub.id] {
+			continue
+		}
+		for i := range sub.nodes {
+			if n := &sub.nodes[i]; n.kind == nodeSink && n.repartition && n.topics[0] == topic {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // ranBefore says of which sub-topologies the group has commits.

@@ -35,9 +35,11 @@ type LostError struct {
 }
 
 func (e *LostError) Error() string {
-	return fmt.Sprintf("topic %s: not found, but the application has run before (%s), so its content is lost. "+
-		"To rebuild the state from the inputs, stop all instances, reset the group's offsets to the earliest ones, remove the "+
-		"state directories and start again; to go on from an instance that still holds the state, restore the topic from a backup first",
+	return fmt.Sprintf("topic %s: not found, but the application has run before (%s). Either it was deleted, and its content is lost: "+
+		"to rebuild the state from the inputs, stop all instances, reset the group's offsets to the earliest ones, remove the "+
+		"state directories and start again; to go on from an instance that still holds the state, restore the topic from a backup first. "+
+		"Or it belongs to a store that is new, which would lack everything that was read before: run the application under a new "+
+		"application.id to build it from the start, or create the topic to have it begin now",
 		e.Topic, e.Reason)
 }
 
