@@ -102,7 +102,7 @@ func TestStuck(t *testing.T) {
 func TestTurns(t *testing.T) {
 	blocked := &stream{served: 1, blockedSince: time.Unix(1, 0)}
 	long, short := &stream{served: 3}, &stream{served: 8}
-	if !(long.turn() < short.turn() && short.turn() < blocked.turn()) {
+	if long.turn() >= short.turn() || short.turn() >= blocked.turn() {
 		t.Errorf("turns %d, %d, %d", long.turn(), short.turn(), blocked.turn())
 	}
 	// The transaction ends: there is something to read, though this answer was full.
