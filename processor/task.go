@@ -104,7 +104,7 @@ func (t *task) begin(state *layered.Task, res restore.Result, start map[store.To
 		}
 		in.next, in.committed = next, next
 		if o, ok := t.position[in.tp.Topic][in.tp.Partition]; ok {
-			in.applied = o
+			in.applied, in.committedApplied = o, o
 		}
 	}
 	return t.initialize()

@@ -234,6 +234,9 @@ func TestTaskRollback(t *testing.T) {
 	if b.task.streamTime != 100 || b.task.inputs[0].next != 1 || b.task.uncommitted() || b.task.sequence != 1 {
 		t.Fatalf("after rollback: stream time %d, next %d, sequence %d", b.task.streamTime, b.task.inputs[0].next, b.task.sequence)
 	}
+	if at := b.task.checkpoint().Position["x"][0]; at != 0 {
+		t.Fatalf("position %d after rollback, want 0: later records are not in the state", at)
+	}
 	kv, err := b.task.keyValue("s")
 	if err != nil {
 		t.Fatal(err)
