@@ -36,6 +36,9 @@ type Config struct {
 	// Warm lets the JVM compile with both compilers: a slower start and a faster broker, for measurements. Tests want the
 	// fast start.
 	Warm bool
+	// Links are further listeners, each with the address that its clients are told to use: that of a proxy, which then
+	// sees all that goes between them and the broker. Broker.Behind is where the proxy leads to.
+	Links []string
 	// StartTimeout bounds a start. Default 90s: after a SIGKILL on a loaded machine a start takes 15s.
 	StartTimeout time.Duration
 }
@@ -82,8 +85,9 @@ func moduleRoot() (string, error) {
 
 // Broker is one broker process. Its methods may be called by any goroutine, one at a time.
 type Broker struct {
-	cfg  Config
-	addr string // of the clients' listener, the same over restarts
+	cfg    Config
+	addr   string   // of the clients' listener, the same over restarts
+	behind []string // of the listeners of cfg.Links
 
 	mu   sync.Mutex
 	proc *process // nil: not running
@@ -95,12 +99,15 @@ func Start(ctx context.Context, cfg Config) (*Broker, error) {
 	if err != nil {
 		return nil, err
 	}
-	ports, err := freePorts(2)
+	ports, err := freePorts(2 + len(cfg.Links))
 	if err != nil {
 		return nil, err
 	}
 	b := &Broker{cfg: cfg, addr: fmt.Sprintf("127.0.0.1:%d", ports[0])}
-	if err := b.writeFiles(ports[0], ports[1]); err != nil {
+	for _, port := range ports[2:] {
+		b.behind = append(b.behind, fmt.Sprintf("127.0.0.1:%d", port))
+	}
+	if err := b.writeFiles(ports[1]); err != nil {
 		return nil, err
 	}
 	format := b.java(ctx, "128m", "kafka.tools.StorageTool", "format", "-t", "c3RhdGVtZXNoLXRlc3QtMQ", "-c", b.path("server.properties"))
@@ -115,6 +122,9 @@ func Start(ctx context.Context, cfg Config) (*Broker, error) {
 
 // Brokers is what clients are configured with.
 func (b *Broker) Brokers() []string { return []string{b.addr} }
+
+// Behind is where the listener of Config.Links[link] listens.
+func (b *Broker) Behind(link int) string { return b.behind[link] }
 
 // Pid of the running process; 0 when it is not running.
 func (b *Broker) Pid() int {
@@ -212,13 +222,22 @@ func (b *Broker) java(ctx context.Context, heap, class string, args ...string) *
 	return cmd
 }
 
-func (b *Broker) writeFiles(client, controller int) error {
+func (b *Broker) writeFiles(controller int) error {
+	listeners := []string{"PLAINTEXT://" + b.addr, fmt.Sprintf("CONTROLLER://127.0.0.1:%d", controller)}
+	advertised := []string{"PLAINTEXT://" + b.addr}
+	protocols := []string{"PLAINTEXT:PLAINTEXT", "CONTROLLER:PLAINTEXT"}
+	for i, told := range b.cfg.Links {
+		listeners = append(listeners, fmt.Sprintf("LINK%d://%s", i, b.behind[i]))
+		advertised = append(advertised, fmt.Sprintf("LINK%d://%s", i, told))
+		protocols = append(protocols, fmt.Sprintf("LINK%d:PLAINTEXT", i))
+	}
 	own := map[string]string{
-		"node.id":                  "1",
-		"listeners":                fmt.Sprintf("PLAINTEXT://127.0.0.1:%d,CONTROLLER://127.0.0.1:%d", client, controller),
-		"advertised.listeners":     fmt.Sprintf("PLAINTEXT://127.0.0.1:%d", client),
-		"controller.quorum.voters": fmt.Sprintf("1@127.0.0.1:%d", controller),
-		"log.dirs":                 b.path("data"),
+		"node.id":                        "1",
+		"listeners":                      strings.Join(listeners, ","),
+		"advertised.listeners":           strings.Join(advertised, ","),
+		"listener.security.protocol.map": strings.Join(protocols, ","),
+		"controller.quorum.voters":       fmt.Sprintf("1@127.0.0.1:%d", controller),
+		"log.dirs":                       b.path("data"),
 	}
 	maps.Copy(own, b.cfg.Properties)
 	base, err := files.ReadFile("server.properties")

@@ -8,8 +8,13 @@ import (
 
 func TestConfigurationOfABroker(t *testing.T) {
 	dir := t.TempDir()
-	b := &Broker{cfg: Config{Dir: dir, Properties: map[string]string{"num.partitions": "7", "log.cleaner.backoff.ms": "1"}}}
-	if err := b.writeFiles(1234, 1235); err != nil {
+	b := &Broker{
+		addr: "127.0.0.1:1234", behind: []string{"127.0.0.1:1236"},
+		cfg: Config{
+			Dir: dir, Links: []string{"127.0.0.1:9"}, Properties: map[string]string{"num.partitions": "7", "log.cleaner.backoff.ms": "1"},
+		},
+	}
+	if err := b.writeFiles(1235); err != nil {
 		t.Fatal(err)
 	}
 	text, err := os.ReadFile(b.path("server.properties"))
@@ -17,7 +22,8 @@ func TestConfigurationOfABroker(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, line := range []string{
-		"\nnum.partitions=7\n", "\nlog.cleaner.backoff.ms=1\n", "listeners=PLAINTEXT://127.0.0.1:1234,CONTROLLER://127.0.0.1:1235\n",
+		"\nnum.partitions=7\n", "\nlog.cleaner.backoff.ms=1\n", "\nlisteners=PLAINTEXT://127.0.0.1:1234,CONTROLLER://127.0.0.1:1235,LINK0://127.0.0.1:1236\n",
+		"\nadvertised.listeners=PLAINTEXT://127.0.0.1:1234,LINK0://127.0.0.1:9\n",
 		"\nlog.dirs=" + dir + "/data\n", "\ngroup.initial.rebalance.delay.ms=0\n",
 	} {
 		if !strings.Contains(string(text), line) {
