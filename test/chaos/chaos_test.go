@@ -30,19 +30,6 @@ var (
 	seed   = flag.Uint64("chaos.seed", 0, "seed of the schedule of faults; 0 takes a new one")
 )
 
-const mesh = `application.id: chaos
-bootstrap.servers: [%s]
-session.timeout.ms: 6s
-heartbeat.interval.ms: 500ms
-transaction.timeout.ms: 5s
-views:
-  - name: counts
-    topic: events
-    format: bytes
-    type: count
-    key_format: string
-`
-
 func TestChaosCountsExactly(t *testing.T) {
 	ctx := t.Context()
 	if *seed == 0 {
@@ -51,18 +38,21 @@ func TestChaosCountsExactly(t *testing.T) {
 	t.Logf("replay the schedule with -chaos.seed=%d", *seed)
 	rng := rand.New(rand.NewPCG(*seed, 1))
 
-	broker := kafkatest.Run(t, nil)
-	makeTopic(ctx, t, broker.Brokers())
+	var fleet []*instance
+	var endpoints, links []string
+	binary := build(ctx, t)
 	config := filepath.Join(t.TempDir(), "mesh.yaml")
+	for n := range 3 {
+		i := newInstance(t, n, binary, config)
+		fleet, endpoints, links = append(fleet, i), append(endpoints, i.endpoint), append(links, i.link.addr)
+	}
+	broker := kafkatest.RunConfig(t, kafkatest.Config{Links: links})
+	makeTopic(ctx, t, broker.Brokers())
 	if err := os.WriteFile(config, fmt.Appendf(nil, mesh, strings.Join(broker.Brokers(), ",")), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	binary := build(ctx, t)
-	var fleet []*instance
-	var endpoints []string
-	for n := range 3 {
-		i := newInstance(t, n, binary, config)
-		fleet, endpoints = append(fleet, i), append(endpoints, i.endpoint)
+	for n, i := range fleet {
+		i.link.run(t, broker.Behind(n))
 		if err := i.start(); err != nil {
 			t.Fatal(err)
 		}
@@ -80,7 +70,7 @@ func TestChaosCountsExactly(t *testing.T) {
 	defer func() { _ = c.Close() }()
 	serving(ctx, t, c, fleet)
 
-	h := &history{}
+	h := newHistory()
 	work, stop := context.WithCancel(ctx)
 	defer stop()
 	var wg sync.WaitGroup
@@ -96,10 +86,11 @@ func TestChaosCountsExactly(t *testing.T) {
 		t.Fatalf("produce: %v", produced)
 	}
 	settle(ctx, t, h, c, fleet, endpoints)
+	checkLogs(ctx, t, h, broker.Brokers())
 	for _, f := range h.faults {
 		t.Error(f)
 	}
-	report(t, h)
+	report(t, h, fleet)
 }
 
 // serving waits until every instance knows the map; one that ends before has not understood its configuration.
@@ -111,7 +102,7 @@ func serving(ctx context.Context, t *testing.T, c *client.Client, fleet []*insta
 	defer tick.Stop()
 	for _, i := range fleet {
 		for {
-			_, err := c.Get(ctx, view, keyOf(0), client.Via(i.endpoint))
+			_, err := c.Get(ctx, "counts", []byte("key-0000"), client.Via(i.endpoint))
 			if err == nil || errors.Is(err, store.ErrNotFound) {
 				break
 			}
@@ -124,63 +115,6 @@ func serving(ctx context.Context, t *testing.T, c *client.Client, fleet []*insta
 				t.Fatalf("instance %d does not serve: %v", i.number, err)
 			}
 		}
-	}
-}
-
-// havoc makes faults for as long as the flag says, then mends everything.
-func havoc(ctx context.Context, t *testing.T, rng *rand.Rand, fleet []*instance, broker *kafkatest.Broker) {
-	t.Helper()
-	wait := func(d time.Duration) {
-		timer := time.NewTimer(d)
-		defer timer.Stop()
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-		}
-	}
-	wait(5 * time.Second) // something is there to lose
-	begin := time.Now()
-	for time.Since(begin) < *length && ctx.Err() == nil {
-		i := fleet[rng.IntN(len(fleet))]
-		pause := time.Duration(rng.IntN(2000)) * time.Millisecond
-		at := time.Since(begin).Round(time.Millisecond)
-		switch p := rng.IntN(100); {
-		case p < 40:
-			t.Logf("%s: kill instance %d, again after %s", at, i.number, pause)
-			i.end(syscall.SIGKILL)
-			wait(pause)
-			restart(t, i)
-		case p < 70:
-			pause += time.Duration(rng.IntN(9000)) * time.Millisecond // often past the session timeout: a zombie
-			t.Logf("%s: pause instance %d for %s", at, i.number, pause)
-			i.signal(syscall.SIGSTOP)
-			wait(pause)
-			i.signal(syscall.SIGCONT)
-		case p < 90:
-			t.Logf("%s: stop instance %d, again after %s", at, i.number, pause)
-			i.end(syscall.SIGTERM)
-			wait(pause)
-			restart(t, i)
-		default:
-			t.Logf("%s: kill the broker", at)
-			broker.Kill()
-			broker.MustRestart(t)
-		}
-		if i.died() {
-			t.Errorf("instance %d ended by itself", i.number)
-			restart(t, i)
-		}
-		wait(time.Duration(500+rng.IntN(3000)) * time.Millisecond)
-	}
-}
-
-func restart(t *testing.T, i *instance) {
-	t.Helper()
-	if i.died() {
-		i.end(syscall.SIGKILL)
-	}
-	if err := i.start(); err != nil {
-		t.Errorf("instance %d: %v", i.number, err)
 	}
 }
 
@@ -209,34 +143,38 @@ func settle(ctx context.Context, t *testing.T, h *history, c *client.Client, fle
 
 func exact(ctx context.Context, h *history, c *client.Client, endpoints []string) error {
 	for _, endpoint := range endpoints {
-		for i := range keys {
-			want := h.acked[i].Load()
+		for _, r := range h.rows {
+			want := r.acked.Load()
 			call, cancel := context.WithTimeout(ctx, 5*time.Second)
-			r, err := c.Get(call, view, keyOf(i), client.NoCache(), client.Via(endpoint))
+			res, err := c.Get(call, r.view, r.key, client.NoCache(), client.Via(endpoint))
 			cancel()
 			if errors.Is(err, store.ErrNotFound) && want == 0 {
 				continue
 			}
 			if err != nil {
-				return fmt.Errorf("key %d at %s: %w", i, endpoint, err)
+				return fmt.Errorf("%s %s at %s: %w", r.view, r.key, endpoint, err)
 			}
-			got, err := client.Int64().Decode(r.Value.Data)
+			got, err := number(r.view, res.Value.Data)
 			if err != nil {
 				return err
 			}
 			if got != want {
-				return fmt.Errorf("key %d at %s: counted %d, want %d", i, endpoint, got, want)
+				return fmt.Errorf("%s %s at %s: %d, want %d", r.view, r.key, endpoint, got, want)
 			}
 		}
 	}
 	return nil
 }
 
-func report(t *testing.T, h *history) {
+func report(t *testing.T, h *history, fleet []*instance) {
 	t.Helper()
+	for _, i := range fleet {
+		t.Logf("instance %d: %d memberships lost, %d copies rebuilt", i.number,
+			i.logged("membership lost, joining anew"), i.logged("local copy dropped"))
+	}
 	var records int64
-	for i := range keys {
-		records += h.acked[i].Load()
+	for _, r := range h.counts {
+		records += r.acked.Load()
 	}
 	t.Logf("%d records counted exactly; %d answers checked, %d requests refused", records, h.answers.Load(), h.refused.Load())
 	h.refusals.Range(func(kind, n any) bool {

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -23,6 +24,7 @@ type instance struct {
 	config   string
 	dir      string
 	endpoint string
+	link     *link // to the broker
 
 	mu     sync.Mutex
 	cmd    *exec.Cmd
@@ -36,7 +38,7 @@ func newInstance(t *testing.T, number int, binary, config string) *instance {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	return &instance{number: number, binary: binary, config: config, dir: dir, endpoint: freeAddr(t)}
+	return &instance{number: number, binary: binary, config: config, dir: dir, endpoint: freeAddr(t), link: newLink(t)}
 }
 
 // freeAddr is an address that was free a moment ago; an instance must come back at the same one.
@@ -50,6 +52,24 @@ func freeAddr(t *testing.T) string {
 	return lis.Addr().String()
 }
 
+// state is the state directory.
+func (i *instance) state() string { return filepath.Join(i.dir, "state") }
+
+// backup keeps a copy of the state directory of an instance that does not run, in the place of the one before.
+func (i *instance) backup() error {
+	old := filepath.Join(i.dir, "backup")
+	return errors.Join(os.RemoveAll(old), os.CopyFS(old, os.DirFS(i.state())))
+}
+
+// recall puts the backup, if there is one, in the place of the state directory, as somebody does who restores a disk.
+func (i *instance) recall() error {
+	old := filepath.Join(i.dir, "backup")
+	if _, err := os.Stat(old); err != nil {
+		return nil
+	}
+	return errors.Join(os.RemoveAll(i.state()), os.CopyFS(i.state(), os.DirFS(old)))
+}
+
 // start runs the next incarnation. Its log goes on in the same file.
 func (i *instance) start() error {
 	i.mu.Lock()
@@ -59,7 +79,7 @@ func (i *instance) start() error {
 		return err
 	}
 	cmd := exec.Command(i.binary, "serve", "-c", i.config,
-		"--set", "state.dir="+filepath.Join(i.dir, "state"), "--set", "listen="+i.endpoint, "--set", "application.server="+i.endpoint)
+		"--set", "bootstrap.servers="+i.link.addr, "--set", "state.dir="+i.state(), "--set", "listen="+i.endpoint, "--set", "application.server="+i.endpoint)
 	cmd.Stdout, cmd.Stderr = log, log
 	if err := cmd.Start(); err != nil {
 		return errors.Join(err, log.Close())
@@ -119,6 +139,15 @@ func (i *instance) died() bool {
 	default:
 		return false
 	}
+}
+
+// logged counts the lines of the log that say this.
+func (i *instance) logged(text string) int {
+	b, err := os.ReadFile(filepath.Join(i.dir, "log"))
+	if err != nil {
+		return -1
+	}
+	return strings.Count(string(b), text)
 }
 
 // tail is the end of the log.

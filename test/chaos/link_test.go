@@ -1,0 +1,165 @@
+//go:build chaos
+
+package chaos
+
+import (
+	"io"
+	"net"
+	"sync"
+	"testing"
+	"time"
+)
+
+// link is the way between an instance and the broker: a proxy that can be cut in every way in which links are cut.
+type link struct {
+	addr string
+	to   string // where the broker listens
+	lis  net.Listener
+	all  sync.WaitGroup
+
+	mu    sync.Mutex
+	cut   cut
+	moved chan struct{} // closed when cut changes
+	conns map[net.Conn]struct{}
+	ended bool
+}
+
+// cut is what is wrong with a link.
+type cut uint8
+
+const (
+	whole   cut = iota
+	silent      // nothing gets through, in no direction, and nobody is told: the bytes come when it is mended
+	deaf        // the broker hears the instance, the instance does not hear the broker
+	mute        // the instance hears the broker, the broker does not hear the instance
+	refused     // connections are reset and refused
+)
+
+func (c cut) String() string {
+	return [...]string{"whole", "silent", "deaf", "mute", "refused"}[c]
+}
+
+func newLink(t *testing.T) *link {
+	t.Helper()
+	lis, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &link{addr: lis.Addr().String(), lis: lis, moved: make(chan struct{}), conns: make(map[net.Conn]struct{})}
+}
+
+// run leads connections to the broker until the test ends.
+func (l *link) run(t *testing.T, to string) {
+	t.Helper()
+	l.to = to
+	l.all.Go(func() {
+		for {
+			conn, err := l.lis.Accept()
+			if err != nil {
+				return
+			}
+			l.all.Go(func() { l.lead(conn) })
+		}
+	})
+	t.Cleanup(func() {
+		_ = l.lis.Close()
+		l.mu.Lock()
+		l.ended = true
+		l.mu.Unlock()
+		l.become(refused)
+		l.all.Wait()
+	})
+}
+
+// become cuts the link, or mends it.
+func (l *link) become(c cut) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.cut = c
+	close(l.moved)
+	l.moved = make(chan struct{})
+	if c == refused {
+		for conn := range l.conns {
+			if tcp, ok := conn.(*net.TCPConn); ok {
+				_ = tcp.SetLinger(0) // a reset, no orderly end
+			}
+			_ = conn.Close()
+		}
+	}
+}
+
+// keep notes a connection, false when the link refuses it.
+func (l *link) keep(conn net.Conn) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.ended || l.cut == refused {
+		_ = conn.Close()
+		return false
+	}
+	l.conns[conn] = struct{}{}
+	return true
+}
+
+func (l *link) lead(in net.Conn) {
+	if !l.keep(in) {
+		return
+	}
+	out, err := net.DialTimeout("tcp", l.to, 5*time.Second)
+	if err != nil {
+		_ = in.Close()
+		return
+	}
+	if !l.keep(out) {
+		_ = in.Close()
+		return
+	}
+	var both sync.WaitGroup
+	both.Go(func() { l.copy(out, in, mute) })
+	both.Go(func() { l.copy(in, out, deaf) })
+	both.Wait()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.conns, in)
+	delete(l.conns, out)
+}
+
+// copy passes bytes on in one direction, unless the link is silent or cut in that direction.
+func (l *link) copy(to, from net.Conn, way cut) {
+	defer func() { _ = to.Close(); _ = from.Close() }()
+	buf := make([]byte, 64<<10)
+	for {
+		n, err := from.Read(buf)
+		if n > 0 {
+			if !l.pass(way) {
+				return
+			}
+			if _, err := to.Write(buf[:n]); err != nil {
+				return
+			}
+		}
+		if err != nil {
+			if err != io.EOF {
+				return
+			}
+			l.pass(way) // the end, too, comes only when the link lets it
+			return
+		}
+	}
+}
+
+// pass waits until bytes may go this way; false when the connection is over.
+func (l *link) pass(way cut) bool {
+	for {
+		l.mu.Lock()
+		c, moved := l.cut, l.moved
+		l.mu.Unlock()
+		switch c {
+		case refused:
+			return false
+		case silent, way:
+			<-moved
+		default:
+			return true
+		}
+	}
+}
