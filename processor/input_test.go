@@ -105,6 +105,34 @@ func TestBadInputFails(t *testing.T) {
 	}
 }
 
+// TestBadInputFailsAtLeastOnce: what the sinks have produced is on its way when the record fails, under no transaction.
+// Going back must not take the records away under the producer: each output record is a right one, none is missing.
+func TestBadInputFailsAtLeastOnce(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t, false, 1)
+	f.options = func(c *Config) { c.Guarantee = AtLeastOnce }
+	tr := truth{}
+	f.produce(tr, rand.New(rand.NewPCG(1, 1)), 400, 10)
+	f.bad(1)
+	a := f.start("a")
+	<-a.done
+	if failed, ok := errors.AsType[*TaskError](a.err); !ok || failed.Record == nil || failed.Record.Offset != 400 {
+		t.Fatalf("run: %v; want a task error at offset 400", a.err)
+	}
+	if at := f.committed(testInput, 0); at != 400 {
+		t.Fatalf("committed offset %d, want 400", at)
+	}
+	out, times := f.replay(testOut)
+	if fmt.Sprint(out) != fmt.Sprint(map[string]uint64(tr)) {
+		t.Fatalf("output is not what came before: %s", diff(out, tr))
+	}
+	for key, n := range times {
+		if uint64(n) < tr[key] {
+			t.Errorf("%s: %d records, want at least %d", key, n, tr[key])
+		}
+	}
+}
+
 // TestBadInputDeadLetter: the original record goes to the dead letter topic, once, with its origin.
 func TestBadInputDeadLetter(t *testing.T) {
 	t.Parallel()

@@ -281,7 +281,7 @@ func (t *thread) failed(ctx context.Context, e *TaskError) error {
 		return e
 	}
 	t.stop = e
-	if t.out.begun {
+	if t.out.produced > 0 { // under any guarantee: the records are the producer's until it is closed
 		if err := t.replaceProducer(ctx); err != nil {
 			return errors.Join(e, err)
 		}
