@@ -175,7 +175,7 @@ func (d *demo) startFleet(ctx context.Context) error {
 	}
 	sets := []string{
 		"application.id=" + d.app, "bootstrap.servers=" + strings.Join(d.kafka.Brokers, ","), "num.stream.threads=1",
-		"session.timeout.ms=" + session.String(), "heartbeat.interval.ms=500ms", "transaction.timeout.ms=" + (session / 2).String(),
+		"session.timeout.ms=" + session.String(), "heartbeat.interval.ms=500ms", "transaction.timeout.ms=" + (session - time.Second).String(),
 		"query.default.max.staleness.ms=" + bound.String(), "query.cache.ttl.ms=" + bound.String(),
 	}
 	d.fleet = &fleet{binary: binary, dir: d.dir, config: config, sets: append(sets, d.opts.Sets...), env: d.opts.Env}
