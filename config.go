@@ -1,6 +1,7 @@
 package statemesh
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -201,21 +202,19 @@ func (c Config) Validate() error {
 }
 
 func (c Config) withDefaults() Config {
-	orDefault(&c.Listen, "127.0.0.1:7070")
-	orDefault(&c.MoveBytes, 16<<20)
-	orDefault(&c.MoveInterval, 5*time.Second)
-	orDefault(&c.DefaultMaxStaleness, 5*time.Second)
-	orDefault(&c.CacheTTL, 5*time.Second)
-	orDefault(&c.CacheNegativeTTL, min(time.Second, c.CacheTTL))
-	orDefault(&c.CacheBytes, 32<<20)
-	orDefault(&c.ShutdownTimeout, 10*time.Second)
-	orDefault(&c.Limits.Requests, 1024)
-	orDefault(&c.Limits.Scans, 128)
-	orDefault(&c.Limits.BatchKeys, 10_000)
-	orDefault(&c.Limits.Deadline, 10*time.Second)
-	if c.Logger == nil {
-		c.Logger = slog.New(slog.DiscardHandler)
-	}
+	c.Listen = cmp.Or(c.Listen, "127.0.0.1:7070")
+	c.MoveBytes = cmp.Or(c.MoveBytes, 16<<20)
+	c.MoveInterval = cmp.Or(c.MoveInterval, 5*time.Second)
+	c.DefaultMaxStaleness = cmp.Or(c.DefaultMaxStaleness, 5*time.Second)
+	c.CacheTTL = cmp.Or(c.CacheTTL, 5*time.Second)
+	c.CacheNegativeTTL = cmp.Or(c.CacheNegativeTTL, min(time.Second, c.CacheTTL))
+	c.CacheBytes = cmp.Or(c.CacheBytes, 32<<20)
+	c.ShutdownTimeout = cmp.Or(c.ShutdownTimeout, 10*time.Second)
+	c.Limits.Requests = cmp.Or(c.Limits.Requests, 1024)
+	c.Limits.Scans = cmp.Or(c.Limits.Scans, 128)
+	c.Limits.BatchKeys = cmp.Or(c.Limits.BatchKeys, 10_000)
+	c.Limits.Deadline = cmp.Or(c.Limits.Deadline, 10*time.Second)
+	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
 	return c
 }
 
@@ -270,13 +269,6 @@ func advertised(listen, advertise string, bound net.Addr) (string, error) {
 		aport = lport
 	}
 	return net.JoinHostPort(ahost, strconv.Itoa(aport)), nil
-}
-
-func orDefault[T comparable](v *T, def T) {
-	var zero T
-	if *v == zero {
-		*v = def
-	}
 }
 
 func splitAddr(addr string) (host string, port int, err error) {

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -86,35 +87,20 @@ type Config struct {
 const scanDeadlineFactor = 30
 
 func (c Config) withDefaults() Config {
-	def := func(v *int, d int) {
-		if *v == 0 {
-			*v = d
-		}
-	}
-	def(&c.MaxMessageBytes, wire.MaxMessageBytes)
-	def(&c.MaxKeyBytes, wire.MaxKeyBytes)
-	def(&c.MaxBatchKeys, 10_000)
-	def(&c.ScanChunkBytes, 128<<10)
-	def(&c.MaxRequests, 1024)
-	def(&c.MaxScans, 128)
-	def(&c.MaxPeerRequests, 4096)
-	def(&c.MaxPeerScans, 1024)
-	def(&c.MaxWatches, 1024)
-	if c.MaxScanRows == 0 {
-		c.MaxScanRows = 1_000_000
-	}
-	if c.MaxScanBytes == 0 {
-		c.MaxScanBytes = 256 << 20
-	}
-	if c.DefaultDeadline == 0 {
-		c.DefaultDeadline = 10 * time.Second
-	}
-	if c.DrainTimeout == 0 {
-		c.DrainTimeout = 10 * time.Second
-	}
-	if c.Logger == nil {
-		c.Logger = slog.New(slog.DiscardHandler)
-	}
+	c.MaxMessageBytes = cmp.Or(c.MaxMessageBytes, wire.MaxMessageBytes)
+	c.MaxKeyBytes = cmp.Or(c.MaxKeyBytes, wire.MaxKeyBytes)
+	c.MaxBatchKeys = cmp.Or(c.MaxBatchKeys, 10_000)
+	c.ScanChunkBytes = cmp.Or(c.ScanChunkBytes, 128<<10)
+	c.MaxRequests = cmp.Or(c.MaxRequests, 1024)
+	c.MaxScans = cmp.Or(c.MaxScans, 128)
+	c.MaxPeerRequests = cmp.Or(c.MaxPeerRequests, 4096)
+	c.MaxPeerScans = cmp.Or(c.MaxPeerScans, 1024)
+	c.MaxWatches = cmp.Or(c.MaxWatches, 1024)
+	c.MaxScanRows = cmp.Or(c.MaxScanRows, 1_000_000)
+	c.MaxScanBytes = cmp.Or(c.MaxScanBytes, 256<<20)
+	c.DefaultDeadline = cmp.Or(c.DefaultDeadline, 10*time.Second)
+	c.DrainTimeout = cmp.Or(c.DrainTimeout, 10*time.Second)
+	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
 	return c
 }
 

@@ -1,6 +1,7 @@
 package certs
 
 import (
+	"cmp"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
@@ -46,9 +47,7 @@ type material struct {
 // Load reads the files. Later changes are picked up by handshakes; files that cannot be used are reported once to log
 // and leave what there is in use.
 func Load(files Files, log *slog.Logger) (*Source, error) {
-	if log == nil {
-		log = slog.New(slog.DiscardHandler)
-	}
+	log = cmp.Or(log, slog.New(slog.DiscardHandler))
 	if (files.CertFile == "") != (files.KeyFile == "") {
 		return nil, errors.New("tls: certificate and key come together")
 	}

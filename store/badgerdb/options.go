@@ -1,6 +1,7 @@
 package badgerdb
 
 import (
+	"cmp"
 	"log/slog"
 	"time"
 
@@ -48,21 +49,11 @@ func (o Options) Limits() engine.Limits {
 }
 
 func (o Options) withDefaults() Options {
-	if o.MemTableBytes == 0 {
-		o.MemTableBytes = 8 << 20
-	}
-	if o.MinFreeBytes == 0 {
-		o.MinFreeBytes = 128 << 20
-	}
-	if o.DropWait == 0 {
-		o.DropWait = 10 * time.Second
-	}
-	if o.CloseWait == 0 {
-		o.CloseWait = 30 * time.Second
-	}
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
+	o.MemTableBytes = cmp.Or(o.MemTableBytes, 8<<20)
+	o.MinFreeBytes = cmp.Or(o.MinFreeBytes, 128<<20)
+	o.DropWait = cmp.Or(o.DropWait, 10*time.Second)
+	o.CloseWait = cmp.Or(o.CloseWait, 30*time.Second)
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	if o.Listener.Undone == nil {
 		o.Listener.Undone = func(int) {}
 	}

@@ -1,6 +1,7 @@
 package layered
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -45,17 +46,15 @@ type Config struct {
 }
 
 func (c Config) withDefaults() Config {
-	def(&c.MoveBytes, 32<<20)
-	def(&c.MoveInterval, 5*time.Second)
-	def(&c.RecentBytes, 64<<20)
-	def(&c.MaxRecordBytes, 1_000_000)
-	def(&c.Databases, 1)
-	def(&c.MemTableBytes, 8<<20)
-	def(&c.MinFreeBytes, 128<<20)
-	def(&c.DropWait, 10*time.Second)
-	if c.Logger == nil {
-		c.Logger = slog.New(slog.DiscardHandler)
-	}
+	c.MoveBytes = cmp.Or(c.MoveBytes, 32<<20)
+	c.MoveInterval = cmp.Or(c.MoveInterval, 5*time.Second)
+	c.RecentBytes = cmp.Or(c.RecentBytes, 64<<20)
+	c.MaxRecordBytes = cmp.Or(c.MaxRecordBytes, 1_000_000)
+	c.Databases = cmp.Or(c.Databases, 1)
+	c.MemTableBytes = cmp.Or(c.MemTableBytes, 8<<20)
+	c.MinFreeBytes = cmp.Or(c.MinFreeBytes, 128<<20)
+	c.DropWait = cmp.Or(c.DropWait, 10*time.Second)
+	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
 	return c
 }
 
@@ -85,11 +84,4 @@ func (c Config) validate() error {
 		errs = append(errs, fmt.Errorf("number of databases: %d is above GOMAXPROCS, %d", c.Databases, procs))
 	}
 	return errors.Join(errs...)
-}
-
-func def[T comparable](p *T, value T) {
-	var zero T
-	if *p == zero {
-		*p = value
-	}
 }

@@ -1,6 +1,7 @@
 package group
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -57,9 +58,7 @@ func NewBalancer(cfg BalancerConfig) (*Balancer, error) {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
-	if cfg.Logger == nil {
-		cfg.Logger = slog.New(slog.DiscardHandler)
-	}
+	cfg.Logger = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
 	ix := newIndex(cfg.Shape)
 	if err := ix.check(); err != nil {
 		return nil, fmt.Errorf("group: shape: %w", err)

@@ -1,6 +1,7 @@
 package group
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -78,12 +79,8 @@ func NewObserver(cfg ObserverConfig) (*Observer, error) {
 	case cfg.Group == "" || cfg.Application == "":
 		return nil, errors.New("group: observer without application or group")
 	}
-	if cfg.Refresh == 0 {
-		cfg.Refresh = defaultRefresh
-	}
-	if cfg.Logger == nil {
-		cfg.Logger = slog.New(slog.DiscardHandler)
-	}
+	cfg.Refresh = cmp.Or(cfg.Refresh, defaultRefresh)
+	cfg.Logger = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
 	o := &Observer{
 		cfg: cfg, log: cfg.Logger.With("group", cfg.Group), met: newMetrics(cfg.Registerer), news: make(chan struct{}, 1),
 	}

@@ -1,6 +1,7 @@
 package kafka
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -117,22 +118,16 @@ func (c Config) Validate() error {
 }
 
 func (c Config) withDefaults() Config {
-	if c.ClientID == "" {
-		c.ClientID = "statemesh"
-	}
-	if c.Compression == "" {
-		c.Compression = CompressionLZ4
-	}
-	orDefault(&c.DialTimeout, 10*time.Second)
-	orDefault(&c.RequestTimeout, 10*time.Second)
-	orDefault(&c.RetryTimeout, 30*time.Second)
-	orDefault(&c.MetadataMaxAge, 5*time.Minute)
-	orDefault(&c.FetchBytes, 16<<20)
-	orDefault(&c.ProduceBytes, 16<<20)
-	orDefault(&c.MaxRecordBytes, 1_000_012)
-	if c.Logger == nil {
-		c.Logger = slog.New(slog.DiscardHandler)
-	}
+	c.ClientID = cmp.Or(c.ClientID, "statemesh")
+	c.Compression = cmp.Or(c.Compression, CompressionLZ4)
+	c.DialTimeout = cmp.Or(c.DialTimeout, 10*time.Second)
+	c.RequestTimeout = cmp.Or(c.RequestTimeout, 10*time.Second)
+	c.RetryTimeout = cmp.Or(c.RetryTimeout, 30*time.Second)
+	c.MetadataMaxAge = cmp.Or(c.MetadataMaxAge, 5*time.Minute)
+	c.FetchBytes = cmp.Or(c.FetchBytes, 16<<20)
+	c.ProduceBytes = cmp.Or(c.ProduceBytes, 16<<20)
+	c.MaxRecordBytes = cmp.Or(c.MaxRecordBytes, 1_000_012)
+	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
 	return c
 }
 
@@ -162,13 +157,6 @@ func (c Config) dial(ctx context.Context, network, addr string) (net.Conn, error
 		return nil, errors.Join(fmt.Errorf("kafka broker %s: tls: %w", addr, err), conn.Close())
 	}
 	return secure, nil
-}
-
-func orDefault[T comparable](v *T, def T) {
-	var zero T
-	if *v == zero {
-		*v = def
-	}
 }
 
 func quoted(names []string) string { return strings.Join(names, ", ") }

@@ -1,6 +1,7 @@
 package kafka
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -189,11 +190,11 @@ func (t Thread) Validate() error {
 }
 
 func (t Thread) withDefaults() Thread {
-	orDefault(&t.SessionTimeout, 45*time.Second)
-	orDefault(&t.RebalanceTimeout, 60*time.Second)
-	orDefault(&t.HeartbeatInterval, min(3*time.Second, t.SessionTimeout/3))
-	orDefault(&t.TransactionTimeout, min(10*time.Second, t.SessionTimeout/2))
-	orDefault(&t.Linger, 5*time.Millisecond)
+	t.SessionTimeout = cmp.Or(t.SessionTimeout, 45*time.Second)
+	t.RebalanceTimeout = cmp.Or(t.RebalanceTimeout, 60*time.Second)
+	t.HeartbeatInterval = cmp.Or(t.HeartbeatInterval, min(3*time.Second, t.SessionTimeout/3))
+	t.TransactionTimeout = cmp.Or(t.TransactionTimeout, min(10*time.Second, t.SessionTimeout/2))
+	t.Linger = cmp.Or(t.Linger, 5*time.Millisecond)
 	t.Linger = max(t.Linger, 0)
 	if t.ManualPartition == nil {
 		t.ManualPartition = func(string) bool { return false }

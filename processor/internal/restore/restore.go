@@ -1,6 +1,7 @@
 package restore
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -103,28 +104,19 @@ func (c Config) Validate() error {
 }
 
 func (c Config) withDefaults() Config {
-	orDefault(&c.BufferBytes, 32<<20)
-	orDefault(&c.FetchBytes, int32(min(8<<20, c.BufferBytes/2)))
-	orDefault(&c.PartitionBytes, min(2<<20, c.FetchBytes))
-	orDefault(&c.FetchWait, 250*time.Millisecond)
-	orDefault(&c.CommitBytes, 8<<20)
-	orDefault(&c.CommitInterval, 5*time.Second)
-	orDefault(&c.FenceTimeout, time.Minute)
-	orDefault(&c.StableTimeout, time.Minute)
-	orDefault(&c.HangingTimeout, 2*time.Minute)
-	orDefault(&c.StallTimeout, 5*time.Minute)
-	orDefault(&c.ProgressInterval, time.Second)
-	if c.Logger == nil {
-		c.Logger = slog.New(slog.DiscardHandler)
-	}
+	c.BufferBytes = cmp.Or(c.BufferBytes, 32<<20)
+	c.FetchBytes = cmp.Or(c.FetchBytes, int32(min(8<<20, c.BufferBytes/2)))
+	c.PartitionBytes = cmp.Or(c.PartitionBytes, min(2<<20, c.FetchBytes))
+	c.FetchWait = cmp.Or(c.FetchWait, 250*time.Millisecond)
+	c.CommitBytes = cmp.Or(c.CommitBytes, 8<<20)
+	c.CommitInterval = cmp.Or(c.CommitInterval, 5*time.Second)
+	c.FenceTimeout = cmp.Or(c.FenceTimeout, time.Minute)
+	c.StableTimeout = cmp.Or(c.StableTimeout, time.Minute)
+	c.HangingTimeout = cmp.Or(c.HangingTimeout, 2*time.Minute)
+	c.StallTimeout = cmp.Or(c.StallTimeout, 5*time.Minute)
+	c.ProgressInterval = cmp.Or(c.ProgressInterval, time.Second)
+	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
 	return c
-}
-
-func orDefault[T comparable](v *T, def T) {
-	var zero T
-	if *v == zero {
-		*v = def
-	}
 }
 
 // Request describes one restore.

@@ -1,6 +1,7 @@
 package topics
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -37,12 +38,8 @@ func NewPurger(cfg PurgerConfig) (*Purger, error) {
 	if cfg.Admin == nil {
 		return nil, errors.New("topics purger Admin: required")
 	}
-	if cfg.Interval == 0 {
-		cfg.Interval = 30 * time.Second
-	}
-	if cfg.Logger == nil {
-		cfg.Logger = slog.New(slog.DiscardHandler)
-	}
+	cfg.Interval = cmp.Or(cfg.Interval, 30*time.Second)
+	cfg.Logger = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
 	return &Purger{cfg: cfg, pending: map[store.TopicPartition]store.Offset{}}, nil
 }
 

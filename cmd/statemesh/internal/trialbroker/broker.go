@@ -1,6 +1,7 @@
 package trialbroker
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -30,18 +31,10 @@ type Config struct {
 }
 
 func (c Config) withDefaults() Config {
-	if c.Listen == "" {
-		c.Listen = "127.0.0.1:0"
-	}
-	if c.MaxMessageBytes == 0 {
-		c.MaxMessageBytes = 1048588
-	}
-	if c.MinSessionTimeout == 0 {
-		c.MinSessionTimeout = time.Second
-	}
-	if c.Logger == nil {
-		c.Logger = slog.New(slog.DiscardHandler)
-	}
+	c.Listen = cmp.Or(c.Listen, "127.0.0.1:0")
+	c.MaxMessageBytes = cmp.Or(c.MaxMessageBytes, 1048588)
+	c.MinSessionTimeout = cmp.Or(c.MinSessionTimeout, time.Second)
+	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
 	return c
 }
 
