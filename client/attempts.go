@@ -87,7 +87,7 @@ func (a *attempts) target(s *router.Snapshot, p store.Partition) (router.Replica
 	all := s.Instances()
 	rand.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
 	for i := range all {
-		if !a.triedEndpoint(all[i].Endpoint) {
+		if all[i].Endpoint != "" && !a.triedEndpoint(all[i].Endpoint) {
 			return router.Replica{Instance: all[i].ID, Endpoint: all[i].Endpoint}, nil
 		}
 	}

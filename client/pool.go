@@ -299,7 +299,9 @@ func (pe *peer) close() error {
 func endpointsOf(s *router.Snapshot) map[string]bool {
 	m := make(map[string]bool)
 	for _, in := range s.Instances() {
-		m[in.Endpoint] = true
+		if in.Endpoint != "" { // else it answers nobody
+			m[in.Endpoint] = true
+		}
 	}
 	return m
 }

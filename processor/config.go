@@ -1,6 +1,7 @@
 package processor
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -48,7 +49,9 @@ type Config struct {
 	// Incarnation tells one start of the process from the next, so that a late fence of a dead predecessor cannot hit
 	// its successor. Required, and different at every start.
 	Incarnation string
-	// Endpoint is "host:port" as peers and clients reach the queries of this instance; empty: it answers no peer.
+	// Endpoint is "host:port" as peers and clients reach the queries of this instance (upstream's application.server).
+	// Empty: it holds tasks and answers no peer; who asks others for its keys learns from the NO_REPLICA error that it is
+	// the owner and has no endpoint.
 	Endpoint string
 	// Rack of this instance; the assignor uses it for placement.
 	Rack string
@@ -208,56 +211,30 @@ func (c Config) Validate() error {
 }
 
 func (c Config) withDefaults() Config {
-	if c.Guarantee == "" {
-		c.Guarantee = ExactlyOnce
-	}
+	c.Guarantee = cmp.Or(c.Guarantee, ExactlyOnce)
 	if c.CommitInterval == 0 {
 		c.CommitInterval = 100 * time.Millisecond
 		if c.Guarantee == AtLeastOnce {
 			c.CommitInterval = 30 * time.Second
 		}
 	}
-	if c.NumStreamThreads == 0 {
-		c.NumStreamThreads = runtime.GOMAXPROCS(0)
-	}
-	orDuration(&c.SessionTimeout, 45*time.Second)
-	orDuration(&c.RebalanceTimeout, 60*time.Second)
-	orDuration(&c.HeartbeatInterval, min(3*time.Second, c.SessionTimeout/3))
-	orDuration(&c.TransactionTimeout, 10*time.Second)
-	orDuration(&c.TaskTimeout, 5*time.Minute)
-	orDuration(&c.RepartitionPurgeInterval, 30*time.Second)
-	if c.BufferedRecordsPerPartition == 0 {
-		c.BufferedRecordsPerPartition = 1000
-	}
-	if c.MaxPollRecords == 0 {
-		c.MaxPollRecords = 1000
-	}
-	if c.UncommittedMaxBytes == 0 {
-		c.UncommittedMaxBytes = 64 << 20
-	}
-	if c.OffsetReset == ResetDefault {
-		c.OffsetReset = ResetEarliest
-	}
-	if c.ReplicationFactor == 0 {
-		c.ReplicationFactor = -1
-	}
-	if c.Logger == nil {
-		c.Logger = slog.New(slog.DiscardHandler)
-	}
-	if c.Kafka.Logger == nil {
-		c.Kafka.Logger = c.Logger
-	}
-	if c.Kafka.ClientID == "" {
-		c.Kafka.ClientID = c.ApplicationID
-	}
+	c.NumStreamThreads = cmp.Or(c.NumStreamThreads, runtime.GOMAXPROCS(0))
+	c.SessionTimeout = cmp.Or(c.SessionTimeout, 45*time.Second)
+	c.RebalanceTimeout = cmp.Or(c.RebalanceTimeout, 60*time.Second)
+	c.HeartbeatInterval = cmp.Or(c.HeartbeatInterval, min(3*time.Second, c.SessionTimeout/3))
+	c.TransactionTimeout = cmp.Or(c.TransactionTimeout, 10*time.Second)
+	c.TaskTimeout = cmp.Or(c.TaskTimeout, 5*time.Minute)
+	c.RepartitionPurgeInterval = cmp.Or(c.RepartitionPurgeInterval, 30*time.Second)
+	c.BufferedRecordsPerPartition = cmp.Or(c.BufferedRecordsPerPartition, 1000)
+	c.MaxPollRecords = cmp.Or(c.MaxPollRecords, 1000)
+	c.UncommittedMaxBytes = cmp.Or(c.UncommittedMaxBytes, 64<<20)
+	c.OffsetReset = cmp.Or(c.OffsetReset, ResetEarliest)
+	c.ReplicationFactor = cmp.Or(c.ReplicationFactor, -1)
+	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
+	c.Kafka.Logger = cmp.Or(c.Kafka.Logger, c.Logger)
+	c.Kafka.ClientID = cmp.Or(c.Kafka.ClientID, c.ApplicationID)
 	c.Listener = c.Listener.withDefaults()
 	return c
-}
-
-func orDuration(d *time.Duration, def time.Duration) {
-	if *d == 0 {
-		*d = def
-	}
 }
 
 // maxNameLength leaves, of Kafka's 249 characters for a topic name, room for a store's name and the suffix.

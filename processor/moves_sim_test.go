@@ -270,3 +270,29 @@ func TestSimReadErrors(t *testing.T) {
 		}
 	})
 }
+
+// TestSimNoEndpoint: instances that answer no peer share the work all the same, and read what they hold.
+func TestSimNoEndpoint(t *testing.T) {
+	simulate(t, func(t *testing.T, rng *rand.Rand) {
+		f := newFleet(t, true, 4)
+		f.options = func(c *Config) { c.Endpoint = "" }
+		tr := truth{}
+		a, b := f.start("a"), f.start("b")
+		f.produce(tr, rng, 200, 50)
+		f.waitCaughtUp(time.Minute)
+		for _, in := range []*instance{a, b} {
+			f.eventually("a whole map", time.Minute, func() error {
+				s := in.table.Load()
+				if s == nil || len(s.Missing()) > 0 {
+					return errors.New("no whole map")
+				}
+				if got := s.Instances(); len(got) != 2 || got[0].Endpoint != "" || len(got[0].Active) != 2 {
+					return fmt.Errorf("map: %+v", got)
+				}
+				return nil
+			})
+		}
+		f.eventually("all served", time.Minute, func() error { return allServe(4, a, b) })
+		f.check(tr, a, b)
+	})
+}

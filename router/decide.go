@@ -170,12 +170,12 @@ func candidates(t *task, q *Query) []Replica {
 		}
 		all = all[:n:n]
 	}
-	if len(q.Tried) == 0 {
+	if len(q.Tried) == 0 && !t.silent {
 		return slices.Clip(all)
 	}
 	var left []Replica
 	for _, r := range all {
-		if !tried(q.Tried, r.Instance) {
+		if !tried(q.Tried, r.Instance) && (r.Endpoint != "" || r.Instance == q.Self) {
 			left = append(left, r)
 		}
 	}
@@ -213,7 +213,10 @@ func (s *Snapshot) refuse(t *task, q *Query) error {
 			continue
 		}
 		reason := "the caller wants the owner"
-		if q.Prefer != OnlyActive {
+		switch {
+		case r.Endpoint == "":
+			reason = "it has no endpoint: it answers no peer"
+		case q.Prefer != OnlyActive:
 			reason = "the caller accepts no staleness"
 		}
 		e.Candidates = append(e.Candidates, store.Candidate{

@@ -15,7 +15,7 @@ import (
 
 // TestDecideScenarios runs testdata/decide. Commands:
 //
-//	map epoch=3 partitions=4           lines: <instance> active=(..) standby=(..); moving <partition> <instance>
+//	map epoch=3 partitions=4           lines: <instance> active=(..) standby=(..) [silent]; moving <partition> <instance>
 //	decide partition=0 [self=a] [held=active|standby] [origin=peer] [only-active] [bound=5s] [store=x]
 //	                                   lines: the instances tried, with the reason
 func TestDecideScenarios(t *testing.T) {
@@ -56,6 +56,10 @@ func scenarioMap(t *testing.T, d *datadriven.TestData) Data {
 		}
 		in := Instance{ID: words[0], Incarnation: "1", Endpoint: words[0] + ":1"}
 		for _, w := range words[1:] {
+			if w == "silent" {
+				in.Endpoint = ""
+				continue
+			}
 			role, list, _ := strings.Cut(w, "=")
 			for p := range strings.SplitSeq(strings.Trim(list, "()"), ",") {
 				switch role {
@@ -136,7 +140,9 @@ func TestDecideProperties(t *testing.T) {
 	holes := fleet(3, 4, "a", "b", "c")
 	holes.Instances[0].Active = nil
 	holes.Moving = map[store.TaskID]string{task0(0): "c"}
-	snaps = append(snaps, mustSnapshot(t, holes))
+	silent := fleet(4, 4, "a", "b", "c")
+	silent.Instances[1].Endpoint = ""
+	snaps = append(snaps, mustSnapshot(t, holes), mustSnapshot(t, silent))
 
 	n := 0
 	for _, s := range snaps {
@@ -193,6 +199,9 @@ func checkRoute(t *testing.T, s *Snapshot, q Query, r Route) {
 		}
 		if c.Role == store.RoleActive && i > 0 {
 			fail("the owner is first")
+		}
+		if c.Endpoint == "" && c.Instance != q.Self {
+			fail("a candidate that answers no peer")
 		}
 		if seen[c.Instance] || slices.ContainsFunc(q.Tried, func(x store.Candidate) bool { return x.Instance == c.Instance }) {
 			fail("asked twice")

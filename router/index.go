@@ -12,9 +12,10 @@ import (
 type Replica struct {
 	// Instance and Incarnation say who is meant: another process may listen on the endpoint by now.
 	Instance, Incarnation string
-	Endpoint              string
-	Rack                  string
-	Role                  store.Role
+	// Endpoint is empty when the instance answers no peer; such a copy is no candidate but for itself.
+	Endpoint string
+	Rack     string
+	Role     store.Role
 }
 
 // Snapshot is one version of the metadata, whole and immutable. What its methods return belongs to the caller. A nil
@@ -40,6 +41,7 @@ type storeIndex struct {
 type task struct {
 	replicas []Replica
 	movingTo string // the instance that will be the owner; "" when the task stays
+	silent   bool   // a copy has no endpoint
 }
 
 func (t *task) active() (Replica, bool) {
@@ -179,6 +181,7 @@ func (s *Snapshot) index() {
 		for _, id := range ids {
 			if tasks, ok := bySub[id.Subtopology]; ok { // else a sub-topology without stores: nothing to ask for
 				t := &tasks[id.Partition]
+				t.silent = t.silent || in.Endpoint == ""
 				t.replicas = append(t.replicas, Replica{
 					Instance: in.ID, Incarnation: in.Incarnation, Endpoint: in.Endpoint, Rack: in.Rack, Role: role,
 				})

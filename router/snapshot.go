@@ -13,7 +13,7 @@ type Instance struct {
 	ID string
 	// Incarnation is one start of the process: it tells a restarted process from its predecessor at the same endpoint.
 	Incarnation string
-	// Endpoint is "host:port" as peers and clients dial it.
+	// Endpoint is "host:port" as peers and clients dial it; empty for an instance that answers no peer.
 	Endpoint string
 	Rack     string
 	// Active and Standby are the tasks this instance holds under the snapshot's epoch.

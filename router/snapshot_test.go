@@ -104,7 +104,6 @@ func TestNewSnapshotRefuses(t *testing.T) {
 		{"negative task", func(d *Data) { d.Instances[0].Active = append(d.Instances[0].Active, task0(-1)) }, "instance a: task 0_-1"},
 		{"no instance id", func(d *Data) { d.Instances[0].ID = "" }, "instance 0 (a:9000): no id"},
 		{"instance twice", func(d *Data) { d.Instances[1].ID = "a" }, "instance a: listed twice"},
-		{"no endpoint", func(d *Data) { d.Instances[0].Endpoint = "" }, `instance a: endpoint "": want host:port`},
 		{"no port", func(d *Data) { d.Instances[0].Endpoint = "host" }, `instance a: endpoint "host": want host:port`},
 		{"no host", func(d *Data) { d.Instances[0].Endpoint = ":9000" }, `instance a: endpoint ":9000": want host:port`},
 		{"port 0", func(d *Data) { d.Instances[0].Endpoint = "a:0" }, `instance a: endpoint "a:0": want host:port`},

@@ -73,7 +73,7 @@ func (v *validator) instances(instances []Instance) map[string]bool {
 			v.add("instance %s: listed twice", in.ID)
 		}
 		ids[in.ID] = true
-		if host, port, err := net.SplitHostPort(in.Endpoint); err != nil || host == "" || port == "" || port == "0" {
+		if host, port, err := net.SplitHostPort(in.Endpoint); in.Endpoint != "" && (err != nil || host == "" || port == "" || port == "0") {
 			v.add("instance %s: endpoint %q: want host:port", in.ID, in.Endpoint)
 		}
 		held := make(map[store.TaskID]bool, len(in.Active)+len(in.Standby))

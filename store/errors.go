@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strings"
@@ -110,10 +111,7 @@ type MovedError struct {
 }
 
 func (e *MovedError) Error() string {
-	to := e.Endpoint
-	if to == "" {
-		to = "an instance not known yet"
-	}
+	to := cmp.Or(e.Endpoint, e.Instance, "an instance not known yet")
 	return fmt.Sprintf("store %s partition %d: moved to %s (epoch %d)", e.Store, e.Partition, to, e.Epoch)
 }
 
@@ -166,7 +164,7 @@ func (e *NoReplicaError) Error() string {
 		if i == 0 {
 			sep = ": "
 		}
-		fmt.Fprintf(&b, "%s%s %s: %s", sep, c.Role, c.Endpoint, c.Reason)
+		fmt.Fprintf(&b, "%s%s %s: %s", sep, c.Role, cmp.Or(c.Endpoint, c.Instance), c.Reason)
 	}
 	return b.String()
 }

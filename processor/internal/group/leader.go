@@ -72,8 +72,11 @@ func (j *joined) check(ix *index) {
 	}
 }
 
-// checkEndpoint refuses what no peer can dial (CF-01).
+// checkEndpoint refuses what no peer can dial (CF-01). A member without an endpoint answers no peer and says so.
 func checkEndpoint(endpoint string) error {
+	if endpoint == "" {
+		return nil
+	}
 	host, port, err := net.SplitHostPort(endpoint)
 	if err != nil || host == "" || port == "" || port == "0" {
 		return fmt.Errorf("%q: want host:port", endpoint)
@@ -123,6 +126,7 @@ func checkProcesses(list []joined) {
 		}
 		other, ok := byEndpoint[j.member.Endpoint]
 		switch {
+		case j.member.Endpoint == "":
 		case !ok:
 			byEndpoint[j.member.Endpoint] = j
 		case other.member.ProcessID != j.member.ProcessID:

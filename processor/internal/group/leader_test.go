@@ -35,8 +35,11 @@ func (j joining) response(ix *index) kmsg.JoinGroupResponseMember {
 	if m.ProcessID == "" {
 		m.ProcessID = j.id
 	}
-	if m.Endpoint == "" {
+	switch m.Endpoint {
+	case "":
 		m.Endpoint = m.ProcessID + ":1"
+	case none:
+		m.Endpoint = ""
 	}
 	if m.ShapeHash == 0 {
 		m.ShapeHash = ix.hash
@@ -224,6 +227,23 @@ func TestEndpoints(t *testing.T) {
 		out, _ := lead(line(2), nil, joining{id: "a"}, joining{id: "b", member: Member{Endpoint: e}})
 		if k := problemOf(out["b"]); k != BadEndpoint || len(out["b"].Active) > 0 {
 			t.Errorf("endpoint %q: problem %v, active %v", e, k, out["b"].Active)
+		}
+	}
+}
+
+// none is an endpoint that is empty.
+const none = "-"
+
+// An instance without an endpoint answers no peer, and works.
+func TestNoEndpoint(t *testing.T) {
+	t.Parallel()
+	a := joining{id: "a", member: Member{Endpoint: none}}
+	b := joining{id: "b", member: Member{Endpoint: none}}
+	out, _ := lead(line(2), nil, a, b)
+	each(t, line(2), out)
+	for _, id := range []string{"a", "b"} {
+		if k := problemOf(out[id]); k != 0 || len(out[id].Active) != 1 {
+			t.Errorf("%s: problem %v, active %v", id, k, out[id].Active)
 		}
 	}
 }

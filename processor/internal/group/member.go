@@ -34,7 +34,7 @@ type Member struct {
 	ProcessID string
 	// Incarnation is one start of the process.
 	Incarnation string
-	// Endpoint is "host:port" as peers and clients dial it.
+	// Endpoint is "host:port" as peers and clients dial it; empty: it answers no peer.
 	Endpoint string
 	Rack     string
 	// TransactionalID that the thread writes with; empty under at_least_once.
