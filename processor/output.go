@@ -143,6 +143,15 @@ func (o *output) flush(ctx context.Context) error {
 	return o.err()
 }
 
+// leaderEpoch is that of the leader the client produces to, -1 when it does not know.
+func (o *output) leaderEpoch(topic string, p store.Partition) int32 {
+	_, epoch, err := o.client.PartitionLeader(topic, int32(p))
+	if err != nil {
+		return -1
+	}
+	return epoch
+}
+
 // reset makes ready for the next commit. Everything must have been answered for, or the client closed.
 func (o *output) reset() {
 	o.begun, o.produced = false, 0

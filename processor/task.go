@@ -332,7 +332,11 @@ func (t *task) checkpoint() store.Checkpoint {
 	}
 	for name, log := range t.logs {
 		pos := log.pos
-		pos.Next = max(pos.Next, log.acked+1)
+		if log.acked >= pos.Next {
+			pos.Next = log.acked + 1
+			// Beside an epoch that had ended before, the offset would look like one that was cut off since.
+			pos.LeaderEpoch = max(pos.LeaderEpoch, t.env.out.leaderEpoch(log.topic, t.id.Partition))
+		}
 		cp.Changelogs[name] = pos
 	}
 	for _, in := range t.inputs {
