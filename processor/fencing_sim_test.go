@@ -41,7 +41,7 @@ func tickTopology() *Topology {
 }
 
 // fenceLikeKafka makes the broker bar a transactional id's former producers for good: kfake gives an id that is
-// initialised anew one epoch more, and its former owner may come to use that epoch as well (facts M16). Two initialisations
+// initialised anew one epoch more, and its former owner may come to use that epoch as well. Two initialisations
 // put the former owner two epochs behind, as on Kafka.
 func fenceLikeKafka(f *fleet) {
 	newest := make(map[string]int16)
@@ -57,7 +57,7 @@ func fenceLikeKafka(f *fleet) {
 }
 
 // TestSimZombiePunctuation: an evicted owner whose writes come from a punctuation alone, with no offset moved, is barred
-// by the group (facts M1).
+// by the group: a transaction without an offset commit would not be.
 func TestSimZombiePunctuation(t *testing.T) {
 	simulate(t, func(t *testing.T, rng *rand.Rand) {
 		f := newFleet(t, true, 1)

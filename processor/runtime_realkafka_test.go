@@ -92,7 +92,7 @@ func TestRealKafkaKill(t *testing.T) {
 	f.check(tr, a, b, c)
 }
 
-// TestRealKafkaZombiePunctuation: facts M1 on the broker it was found on.
+// TestRealKafkaZombiePunctuation is TestSimZombiePunctuation on the broker where the fault was found.
 func TestRealKafkaZombiePunctuation(t *testing.T) {
 	f, _ := newRealFleet(t, 1)
 	f.topo = tickTopology

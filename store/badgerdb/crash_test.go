@@ -55,7 +55,7 @@ func TestKill(t *testing.T) {
 			switch record {
 			case "2":
 				same(t, before, got)
-				// M4: what the replay rewrites is not shadowed by the leftovers, what it does not rewrite stays away.
+				// What the replay rewrites is not shadowed by the leftovers, what it does not rewrite stays away.
 				move(t, db, storetest.EngineMove(sp, x, "3b", map[string]string{"a": "3b"}))
 				got, _ = storetest.EngineContent(t, db, sp, x)
 				same(t, map[string]string{"a": "3b", "b": "2"}, got)
@@ -234,7 +234,7 @@ func TestFullDisk(t *testing.T) {
 	}
 }
 
-// TestPowerLoss is SE-07, M5: of each file that was written since it was synced a part is lost. What opens is what some
+// TestPowerLoss is SE-07: of each file that was written since it was synced a part is lost. What opens is what some
 // move made, not older than the last one that was reported durable, or the loss is noticed.
 func TestPowerLoss(t *testing.T) {
 	t.Parallel()

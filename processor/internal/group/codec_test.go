@@ -270,7 +270,7 @@ func TestHeldBudget(t *testing.T) {
 	}
 }
 
-// The arithmetic of M3: what a group of a given size needs.
+// The arithmetic of size.go: what a group of a given size needs.
 func TestCompact(t *testing.T) {
 	t.Parallel()
 	var a Assignment

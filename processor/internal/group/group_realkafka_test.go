@@ -67,7 +67,7 @@ func TestRealKafkaMembersComeAndGo(t *testing.T) {
 	w.check()
 }
 
-// M3: above the limit the group works on, and says so. Above what the broker stores the leader refuses, by name, before
+// Above the limit the group works on, and says so. Above what the broker stores the leader refuses, by name, before
 // the broker does; when the one too many goes, the group is whole again, and meanwhile the last map stays.
 func TestRealKafkaGroupMetadataLimit(t *testing.T) {
 	w := newRealWorld(t, 2)

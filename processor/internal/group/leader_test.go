@@ -399,7 +399,7 @@ func TestFollowerReads(t *testing.T) {
 	}
 }
 
-// M3: a group that grows is first asked for less, then warned of, then refused before the broker loses it.
+// A group that grows is first asked for less, then warned of, then refused before the broker loses it.
 func TestSizeLimit(t *testing.T) {
 	t.Parallel()
 	shape := line(1000)
