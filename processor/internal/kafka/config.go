@@ -117,6 +117,9 @@ func (c Config) Validate() error {
 	return errors.Join(errs...)
 }
 
+// WithDefaults returns c with every zero field replaced by what it means, for showing it.
+func (c Config) WithDefaults() Config { return c.withDefaults() }
+
 func (c Config) withDefaults() Config {
 	c.ClientID = cmp.Or(c.ClientID, "statemesh")
 	c.Compression = cmp.Or(c.Compression, CompressionLZ4)

@@ -32,3 +32,7 @@ func (c Config) Producer(t Thread) ([]kgo.Opt, error) {
 	}
 	return opts, nil
 }
+
+// KeyedProducer returns the options of an idempotent producer outside of any stream thread: records go where Kafka's
+// default partitioner puts them.
+func (c Config) KeyedProducer() ([]kgo.Opt, error) { return c.Producer(Thread{}) }
