@@ -39,6 +39,10 @@ type Server struct {
 	lastDefect atomic.Int64
 }
 
+// streamWorkers is how many goroutines wait for requests: theirs is a stack that has grown to what a request needs. More
+// requests than that at once get goroutines of their own, whose stacks grow by copying, some 8 % of a point read's CPU.
+const streamWorkers = 32
+
 // New checks the configuration, all problems at once, and loads the certificates. It starts nothing and listens nowhere.
 func New(cfg Config, deps Deps) (*Server, error) {
 	cfg = cfg.withDefaults()
@@ -58,6 +62,7 @@ func New(cfg Config, deps Deps) (*Server, error) {
 		grpc.MaxRecvMsgSize(cfg.MaxMessageBytes + wire.MessageSlack),
 		grpc.MaxHeaderListSize(64 << 10),
 		grpc.ConnectionTimeout(10 * time.Second),
+		grpc.NumStreamWorkers(streamWorkers),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{
 			MinTime: wire.KeepaliveMinTime, PermitWithoutStream: true,
 		}),
