@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"time"
@@ -62,20 +63,28 @@ func resident(ctx context.Context, b *bench) (err error) {
 	if err != nil {
 		return err
 	}
+	anon, err := child.memory("RssAnon:")
+	if err != nil {
+		return err
+	}
 	name := fmt.Sprintf("instance of %d tasks, %d keys", partitions, b.keys)
 	b.table.figure(name+": most while counting", "resident MB", busy, "< 150")
 	b.table.figure(name+": idle", "resident MB", now, "< 150")
+	b.table.figure(name+": idle, without mapped files", "resident MB", anon, "")
 	b.table.figure(name+": idle", "% of a core", 100*cpu.Seconds()/idleFor.Seconds(), "< 1")
 	b.table.figure(name+fmt.Sprintf(": idle for %s", idleFor), "records written", float64(logs), "0")
 	return nil
 }
 
-// serveChild is what the process of resident does, until its standard input ends.
-func serveChild(ctx context.Context, dir, topic string, brokers []string, stdin io.Reader) error {
+// serve is what the process of resident does, until its standard input ends.
+func (b *bench) serve(ctx context.Context, topic string, stdin io.Reader) error {
+	if b.profiles != "" { // before what is allocated while starting
+		runtime.MemProfileRate = 64 << 10
+	}
 	inst, err := statemesh.New(statemesh.Config{
-		Processor: processor.Config{ApplicationID: topic, Kafka: processor.KafkaConfig{Brokers: brokers}},
+		Processor: processor.Config{ApplicationID: topic, Kafka: processor.KafkaConfig{Brokers: b.brokers}},
 		Views:     []views.View{{Name: "counts", Topic: topic, Format: views.Bytes, Type: views.Count}},
-		StateDir:  dir,
+		StateDir:  b.dir,
 		Listen:    "127.0.0.1:0",
 	})
 	if err != nil {
@@ -83,11 +92,22 @@ func serveChild(ctx context.Context, dir, topic string, brokers []string, stdin 
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	profiled := make(chan error, 1)
 	go func() {
+		defer cancel()
 		_, _ = io.Copy(io.Discard, stdin)
-		cancel()
+		if b.profiles != "" {
+			profiled <- b.profileMemory("instance")
+		}
+		close(profiled)
 	}()
-	return inst.Run(ctx)
+	err = inst.Run(ctx)
+	select {
+	case e := <-profiled:
+		return errors.Join(err, e)
+	default:
+		return err
+	}
 }
 
 // child is that process.
@@ -103,7 +123,7 @@ func (b *bench) startChild(ctx context.Context, topic string) (*child, error) {
 	if err != nil {
 		return nil, err
 	}
-	cmd := exec.CommandContext(ctx, self, "-brokers", strings.Join(b.brokers, ","), "-serve", topic, "-dir", filepath.Join(b.dir, topic))
+	cmd := exec.CommandContext(ctx, self, "-brokers", strings.Join(b.brokers, ","), "-serve", topic, "-dir", filepath.Join(b.dir, topic), "-profile", b.profiles)
 	cmd.Stderr = b.log
 	stdin, err := cmd.StdinPipe()
 	if err != nil {

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"path/filepath"
-	"slices"
 	"time"
 
 	"github.com/dgraph-io/badger/v4"
@@ -198,8 +197,7 @@ func perOp(atOnce int, ops ...func() error) ([]float64, error) {
 	}
 	medians := make([]float64, len(ops))
 	for i, c := range costs {
-		slices.Sort(c)
-		medians[i] = c[len(c)/2]
+		medians[i] = median(c)
 	}
 	return medians, nil
 }

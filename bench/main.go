@@ -65,7 +65,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err erro
 		return err
 	}
 	if *serve != "" {
-		return serveChild(ctx, *serveDir, *serve, strings.Split(*brokers, ","), os.Stdin)
+		b := &bench{brokers: strings.Split(*brokers, ","), dir: *serveDir, profiles: *profiles}
+		return b.serve(ctx, *serve, os.Stdin)
 	}
 	wanted, err := choose(*only)
 	if err != nil {
@@ -93,7 +94,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err erro
 	for _, p := range wanted {
 		fmt.Fprintf(stderr, "bench: %s\n", p.name)
 		if err := p.run(ctx, b); err != nil {
-			return fmt.Errorf("%s: %w", p.name, err)
+			return errors.Join(fmt.Errorf("%s: %w", p.name, err), b.table.print()) // what there is
 		}
 	}
 	return b.table.print()

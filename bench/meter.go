@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -41,6 +42,12 @@ func memoryMB(pid, field string) (float64, error) {
 		}
 	}
 	return 0, fmt.Errorf("/proc/%s/status: no %s", pid, field)
+}
+
+// median sorts v.
+func median(v []float64) float64 {
+	slices.Sort(v)
+	return v[len(v)/2]
 }
 
 func perSecond(n int, d time.Duration) float64 { return float64(n) / d.Seconds() }

@@ -32,3 +32,12 @@ func (b *bench) profileAllocations(name string) error {
 	}
 	return errors.Join(pprof.Lookup("allocs").WriteTo(file, 0), file.Close())
 }
+
+// profileMemory writes what is in use.
+func (b *bench) profileMemory(name string) error {
+	file, err := os.Create(filepath.Join(b.profiles, name+".heap.pprof"))
+	if err != nil {
+		return err
+	}
+	return errors.Join(pprof.WriteHeapProfile(file), file.Close())
+}

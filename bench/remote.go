@@ -21,8 +21,6 @@ import (
 	"github.com/statemesh/statemesh/store"
 )
 
-const measureFor = 3 * time.Second
-
 // remote asks a fleet of two over loopback: straight at the owner, as the Go client does, and by way of the other
 // instance. The floor is a bare grpc-go server that answers messages of the same size. Client, servers and floor share
 // this process.
@@ -52,66 +50,91 @@ func remote(ctx context.Context, b *bench) error {
 		concurrency        int
 		direct, hop, cache string
 	}{{1, "<= 1.5", "<= 3", ""}, {64, ">= 0.7", "", ""}} {
-		var floor float64
-		err := b.profile(fmt.Sprintf("remote-echo-%d", c.concurrency), func() (err error) {
-			floor, err = hammer(ctx, c.concurrency, echo.ask)
+		ways := []struct {
+			name, goal string
+			ask        func(context.Context) error
+		}{
+			{"echo", "", echo.ask},
+			{"remote get, at the owner", c.direct, f.ask(view, b.keys, client.NoCache())},
+			{"remote get, by one hop", c.hop, f.ask(view, b.keys, client.NoCache(), client.Via(f.endpoints[0]))},
+			{"remote get, hot keys, cache on", c.cache, f.ask(view, 1000, client.Via(f.endpoints[0]))},
+		}
+		var asks []func(context.Context) error
+		for _, w := range ways {
+			asks = append(asks, w.ask)
+		}
+		var got []calls
+		err := b.profile(fmt.Sprintf("remote-%d", c.concurrency), func() (err error) {
+			got, err = hammer(ctx, c.concurrency, asks)
 			return err
 		})
 		if err != nil {
 			return err
 		}
-		for _, m := range []struct {
-			name, profile, goal string
-			ask                 func(context.Context) error
-		}{
-			{"remote get, at the owner", "remote-owner", c.direct, f.ask(view, b.keys, client.NoCache())},
-			{"remote get, by one hop", "remote-hop", c.hop, f.ask(view, b.keys, client.NoCache(), client.Via(f.endpoints[0]))},
-			{"remote get, hot keys, cache on", "remote-cache", c.cache, f.ask(view, 1000, client.Via(f.endpoints[0]))},
-		} {
-			var got float64
-			err := b.profile(fmt.Sprintf("%s-%d", m.profile, c.concurrency), func() (err error) {
-				got, err = hammer(ctx, c.concurrency, m.ask)
-				return err
-			})
-			if err != nil {
-				return fmt.Errorf("%s: %w", m.name, err)
-			}
-			name := fmt.Sprintf("%s, %d at once", m.name, c.concurrency)
+		floor := got[0]
+		for i, w := range ways[1:] {
+			got := got[i+1]
+			name := fmt.Sprintf("%s, %d at once", w.name, c.concurrency)
 			if c.concurrency == 1 {
-				b.table.cost(name, "us/op", 1e6/got, "bare grpc echo", 1e6/floor, m.goal)
+				b.table.cost(name, "us/op", 1e6/got.perSecond, "bare grpc echo", 1e6/floor.perSecond, w.goal)
 			} else {
-				b.table.rate(name, "op/s", got, "bare grpc echo", floor, m.goal)
+				b.table.rate(name, "op/s", got.perSecond, "bare grpc echo", floor.perSecond, w.goal)
 			}
+			b.table.cost(name, "CPU us/op", got.cpu, "bare grpc echo", floor.cpu, "")
 		}
 	}
 	return nil
 }
 
-// hammer calls ask from n goroutines and returns calls per second.
-func hammer(ctx context.Context, n int, ask func(context.Context) error) (float64, error) {
-	if err := ask(ctx); err != nil { // connections and maps are made by the first
-		return 0, err
+// calls is what calling costs: calls per second, and CPU us of both sides per call.
+type calls struct{ perSecond, cpu float64 }
+
+// hammer calls each of asks from n goroutines: the medians of many short rounds in turn, so that all have the same share
+// of whatever else the machine does.
+func hammer(ctx context.Context, n int, asks []func(context.Context) error) ([]calls, error) {
+	const rounds = 16
+	rates, cpus := make([][]float64, len(asks)), make([][]float64, len(asks))
+	for round := range rounds {
+		for i, ask := range asks {
+			count, wall, cpu, err := hammerOnce(ctx, n, ask)
+			if err != nil {
+				return nil, err
+			}
+			if round == 0 {
+				continue // connections and maps are made by the first
+			}
+			rates[i] = append(rates[i], perSecond(count, wall))
+			cpus[i] = append(cpus[i], float64(cpu.Microseconds())/float64(count))
+		}
 	}
-	ctx, cancel := context.WithTimeout(ctx, 2*measureFor)
+	out := make([]calls, len(asks))
+	for i := range asks {
+		out[i] = calls{perSecond: median(rates[i]), cpu: median(cpus[i])}
+	}
+	return out, nil
+}
+
+func hammerOnce(ctx context.Context, n int, ask func(context.Context) error) (count int, wall, cpu time.Duration, err error) {
+	const length = 250 * time.Millisecond
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
 	var wg sync.WaitGroup
 	counts, errs := make([]int, n), make([]error, n)
-	begin := time.Now()
+	begin := used()
 	for i := range n {
 		wg.Go(func() {
-			for time.Since(begin) < measureFor && errs[i] == nil {
+			for time.Since(begin.at) < length && errs[i] == nil {
 				errs[i] = ask(ctx)
 				counts[i]++
 			}
 		})
 	}
 	wg.Wait()
-	took := time.Since(begin)
-	sum := 0
+	wall, cpu = used().since(begin)
 	for _, c := range counts {
-		sum += c
+		count += c
 	}
-	return perSecond(sum, took), errors.Join(errs...)
+	return count, wall, cpu, errors.Join(errs...)
 }
 
 // fleet is some instances in this process.
