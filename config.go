@@ -12,6 +12,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/statemesh/statemesh/internal/certs"
 	"github.com/statemesh/statemesh/processor"
 	"github.com/statemesh/statemesh/processor/views"
 )
@@ -237,8 +238,7 @@ func (c Config) validateTLS(bad func(field, format string, args ...any)) {
 	if c.TLS.enabled() && c.TLS.AllowPlaintext {
 		bad("TLS.AllowPlaintext", "contradicts TLS.CertFile: the API is either secured or not")
 	}
-	host, _, err := splitAddr(c.Listen)
-	if err == nil && !loopback(host) && !c.TLS.enabled() && !c.TLS.AllowPlaintext {
+	if _, _, err := splitAddr(c.Listen); err == nil && !certs.Loopback(c.Listen) && !c.TLS.enabled() && !c.TLS.AllowPlaintext {
 		bad("Listen", "%s is not loopback and there is no TLS: give TLS.CertFile and what belongs to it, or say TLS.AllowPlaintext", c.Listen)
 	}
 }
@@ -289,9 +289,4 @@ func unspecified(host string) bool {
 	}
 	ip := net.ParseIP(strings.Trim(host, "[]"))
 	return ip != nil && ip.IsUnspecified()
-}
-
-func loopback(host string) bool {
-	ip := net.ParseIP(host)
-	return strings.EqualFold(host, "localhost") || ip != nil && ip.IsLoopback()
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/statemesh/statemesh/internal/certs"
 	"github.com/statemesh/statemesh/router"
 	"github.com/statemesh/statemesh/store"
 )
@@ -67,7 +68,7 @@ func (c Config) validate() error {
 			errs = append(errs, fmt.Errorf("seed %q: want host:port", s))
 			continue
 		}
-		if c.TLS == nil && !c.AllowInsecure && c.Dial == nil && !isLoopback(s) {
+		if c.TLS == nil && !c.AllowInsecure && c.Dial == nil && !certs.Loopback(s) {
 			errs = append(errs, fmt.Errorf("seed %s: plain text beyond loopback: give a TLS configuration, or allow insecure", s))
 		}
 	}

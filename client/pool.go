@@ -18,6 +18,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/keepalive"
 
+	"github.com/statemesh/statemesh/internal/certs"
 	"github.com/statemesh/statemesh/proto/statemesh/v1"
 	"github.com/statemesh/statemesh/proto/wire"
 	"github.com/statemesh/statemesh/router"
@@ -174,7 +175,7 @@ func (p *Pool) peer(endpoint string) (*peer, error) {
 	if pe, ok := p.peers[endpoint]; ok {
 		return pe, nil
 	}
-	if p.cfg.TLS == nil && !p.cfg.AllowInsecure && p.cfg.Dial == nil && !isLoopback(endpoint) {
+	if p.cfg.TLS == nil && !p.cfg.AllowInsecure && p.cfg.Dial == nil && !certs.Loopback(endpoint) {
 		return nil, fmt.Errorf("client: %s: plain text beyond loopback: give a TLS configuration, or allow insecure", endpoint)
 	}
 	pe := &peer{pool: p, endpoint: endpoint}
@@ -304,14 +305,4 @@ func endpointsOf(s *router.Snapshot) map[string]bool {
 		}
 	}
 	return m
-}
-
-// isLoopback reports whether an endpoint is on this machine. A name counts only when it is localhost.
-func isLoopback(endpoint string) bool {
-	host, _, err := net.SplitHostPort(endpoint)
-	if err != nil {
-		return false
-	}
-	ip := net.ParseIP(host)
-	return host == "localhost" || ip != nil && ip.IsLoopback()
 }

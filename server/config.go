@@ -10,6 +10,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/statemesh/statemesh/internal/certs"
 	"github.com/statemesh/statemesh/proto/wire"
 )
 
@@ -83,6 +84,9 @@ type Config struct {
 	Gatherer prometheus.Gatherer
 }
 
+// inProcess is the network and the address of grpc's listener within the process.
+const inProcess = "bufconn"
+
 // scanDeadlineFactor: a scan streams at the pace of its reader.
 const scanDeadlineFactor = 30
 
@@ -153,7 +157,7 @@ func (c Config) validate() error {
 		if err := c.TLS.validate(); err != nil {
 			errs = append(errs, err)
 		}
-	} else if addr := c.listenAddr(); !c.AllowInsecure && addr != "" && !isLoopback(addr) {
+	} else if addr := c.listenAddr(); !c.AllowInsecure && addr != "" && addr != inProcess && !certs.Loopback(addr) {
 		bad("listen %s: plain text beyond loopback: name tls certificate and key, or allow insecure", addr)
 	}
 	if len(errs) == 0 {
@@ -167,17 +171,4 @@ func (c Config) listenAddr() string {
 		return c.Listener.Addr().String()
 	}
 	return c.Listen
-}
-
-// isLoopback reports whether addr is reached from this machine only. A name counts when it is localhost.
-func isLoopback(addr string) bool {
-	host, _, err := net.SplitHostPort(addr)
-	if err != nil {
-		return addr == "bufconn" // a listener within the process
-	}
-	if host == "localhost" {
-		return true
-	}
-	ip := net.ParseIP(host)
-	return ip != nil && ip.IsLoopback()
 }

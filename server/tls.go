@@ -98,6 +98,6 @@ func fromThisMachine(a net.Addr) bool {
 	case nil:
 		return false
 	default:
-		return a.Network() == "bufconn" || a.Network() == "unix"
+		return a.Network() == inProcess || a.Network() == "unix"
 	}
 }
