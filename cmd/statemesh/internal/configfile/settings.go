@@ -100,7 +100,7 @@ func kafka() Section {
 			"Replication factor of internal topics that are created; -1 is the broker's default."),
 		size("max.request.size", "1000012", func(d *draft) *int32 { return &d.cfg.Processor.Kafka.MaxRecordBytes },
 			"Largest batch, and so the largest record, that is produced. At most the smallest max.message.bytes of the topics written to."),
-		size("fetch.max.bytes", "16MiB", func(d *draft) *int64 { return &d.cfg.Processor.Kafka.FetchBytes },
+		size("fetch.max.bytes", "4MiB", func(d *draft) *int64 { return &d.cfg.Processor.Kafka.FetchBytes },
 			"What one stream thread fetches ahead."),
 		size("buffer.memory", "16MiB", func(d *draft) *int64 { return &d.cfg.Processor.Kafka.ProduceBytes },
 			"What one stream thread holds to be produced; processing waits when it is reached."),
@@ -157,8 +157,8 @@ func processing() Section {
 
 func stores() Section {
 	return Section{"Stores", []Setting{
-		size("store.move.bytes", "16MiB", func(d *draft) *int64 { return &d.cfg.MoveBytes },
-			"Committed changes that a task keeps in memory before they move to the engine."),
+		size("store.move.bytes", "32MiB", func(d *draft) *int64 { return &d.cfg.MoveBytes },
+			"Committed changes that a task keeps in memory before they move to the engine; less with more than two tasks, which keep 64MiB together."),
 		duration("store.move.interval.ms", "5s", func(d *draft) *time.Duration { return &d.cfg.MoveInterval },
 			"How long a committed change may wait before it moves to the engine. A restart after a crash replays at most this much."),
 	}}
