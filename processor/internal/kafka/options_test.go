@@ -62,7 +62,7 @@ func TestCF05OptionsReadBack(t *testing.T) {
 	thread := want{
 		"start":               {kgo.ConsumeStartOffset, kgo.NewOffset().AtStart()},
 		"fetches":             {kgo.MaxConcurrentFetches, 4},
-		"fetch bytes":         {kgo.FetchMaxBytes, int32(4 << 20)},
+		"fetch bytes":         {kgo.FetchMaxBytes, int32(1 << 20)},
 		"fetch partition":     {kgo.FetchMaxPartitionBytes, int32(1 << 20)},
 		"fetch wait":          {kgo.FetchMaxWait, 250 * time.Millisecond},
 		"fetch min":           {kgo.FetchMinBytes, int32(1)},
