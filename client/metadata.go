@@ -108,7 +108,7 @@ func (c *Client) Watch(ctx context.Context) iter.Seq[*router.Snapshot] {
 				if w.stop || ctx.Err() != nil {
 					return
 				}
-				c.cfg.Logger.DebugContext(ctx, "watch of the map ended", "host", endpoint, "err", err)
+				c.cfg.Logger.DebugContext(ctx, "watch of the map ended", "host", endpoint, "error", err)
 				w.avoid = []store.Candidate{{Endpoint: endpoint}}
 				if w.seen > before {
 					break // it was of use: begin with the instances of the newest map

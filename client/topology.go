@@ -95,7 +95,7 @@ func (c *Client) learn(ctx context.Context, avoid []store.Candidate) error {
 	}
 	c.m.maps.WithLabelValues("failed").Inc()
 	err := listed(errs)
-	c.cfg.Logger.WarnContext(ctx, "cannot learn the map", "err", err)
+	c.cfg.Logger.WarnContext(ctx, "cannot learn the map", "error", err)
 	if final == len(errs) {
 		return err
 	}

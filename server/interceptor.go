@@ -253,5 +253,5 @@ func (s *Server) logDefect(ctx context.Context, name string, err error) {
 	if now-last < defectLogInterval || !s.lastDefect.CompareAndSwap(last, now) {
 		return
 	}
-	s.log.ErrorContext(ctx, "a request met a defect", "method", name, "err", err)
+	s.log.ErrorContext(ctx, "a request met a defect", "method", name, "error", err)
 }

@@ -158,7 +158,7 @@ func (s *Source) check() material {
 	m, err := read(s.files)
 	if err != nil {
 		s.broken = now
-		s.log.Warn("certificate files changed and cannot be used, the old ones stay in use", "err", err)
+		s.log.Warn("certificate files changed and cannot be used, the old ones stay in use", "error", err)
 		return s.cur
 	}
 	s.cur, s.stamp, s.broken = m, now, ""

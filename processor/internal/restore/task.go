@@ -105,7 +105,7 @@ func (r *Restorer) Restore(ctx context.Context, req Request) (Result, error) {
 	case ctx.Err() != nil:
 		log.InfoContext(ctx, "restore interrupted")
 	default:
-		log.ErrorContext(ctx, "restore failed", "err", err)
+		log.ErrorContext(ctx, "restore failed", "error", err)
 	}
 	return res, err
 }

@@ -90,7 +90,7 @@ func (p *Purger) purge(ctx context.Context) {
 	}
 	answers, err := p.cfg.Admin.DeleteRecords(ctx, offsets)
 	if err != nil && ctx.Err() == nil {
-		p.cfg.Logger.WarnContext(ctx, "repartition purge incomplete", "err", err)
+		p.cfg.Logger.WarnContext(ctx, "repartition purge incomplete", "error", err)
 	}
 	for tp, next := range round {
 		a, ok := answers.Lookup(tp.Topic, int32(tp.Partition))
@@ -100,7 +100,7 @@ func (p *Purger) purge(ctx context.Context) {
 			// A faster instance has deleted beyond, or the topic was recreated: nothing is left to do.
 		case ok && !kerr.IsRetriable(a.Err):
 			p.cfg.Logger.WarnContext(ctx, "repartition records not deleted", "topic", tp.Topic, "partition", tp.Partition,
-				"offset", next, "err", &RequestError{Topic: tp.Topic, Operation: "delete records", Err: a.Err})
+				"offset", next, "error", &RequestError{Topic: tp.Topic, Operation: "delete records", Err: a.Err})
 			p.Committed(tp, next)
 		default:
 			p.Committed(tp, next)
