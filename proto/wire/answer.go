@@ -95,15 +95,6 @@ func ToAnswers(ms []*statemeshv1.Answer) ([]Answer, error) {
 	return out, nil
 }
 
-// FromAnswers makes the messages.
-func FromAnswers(as []Answer) []*statemeshv1.Answer {
-	out := make([]*statemeshv1.Answer, len(as))
-	for i, a := range as {
-		out[i] = FromAnswer(a)
-	}
-	return out
-}
-
 // FromPosition makes the message, in order, so that equal positions make equal bytes.
 func FromPosition(pos store.Position) *statemeshv1.Position {
 	m := &statemeshv1.Position{Topics: make([]*statemeshv1.TopicPosition, 0, len(pos))}

@@ -65,7 +65,7 @@ func TestAnswerBothWays(t *testing.T) {
 		Partition: 5, Epoch: 9, Instance: "a", Endpoint: "h:1",
 		Facts: store.Facts{Role: store.RoleActive, Sequence: 3, Age: 17 * time.Nanosecond, Position: store.Position{"x": {1: 2, 0: 9}, "w": {1: 0}}},
 	}
-	got, err := ToAnswers(reread(t, &statemeshv1.CountResponse{Answers: FromAnswers([]Answer{want})}, &statemeshv1.CountResponse{}).GetAnswers())
+	got, err := ToAnswers(reread(t, &statemeshv1.CountResponse{Answers: []*statemeshv1.Answer{FromAnswer(want)}}, &statemeshv1.CountResponse{}).GetAnswers())
 	if err != nil || len(got) != 1 || !reflect.DeepEqual(got[0], want) {
 		t.Errorf("\n got %+v\nwant %+v\n%v", got, want, err)
 	}
