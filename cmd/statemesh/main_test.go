@@ -28,7 +28,7 @@ func TestScripts(t *testing.T) {
 		RequireExplicitExec: true,
 		Deadline:            time.Now().Add(2 * time.Minute),
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"exits": exits, "spawn": spawn, "await": await, "end": end, "retry": retry,
+			"exits": exits, "spawn": spawn, "await": await, "end": end, "retry": retry, "files": files,
 		},
 		Setup: func(env *testscript.Env) error {
 			root, err := filepath.Abs("../..")
@@ -58,6 +58,22 @@ func exits(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	if code != args[0] {
 		ts.Fatalf("exit code %s, want %s", code, args[0])
+	}
+}
+
+var hereDocument = regexp.MustCompile(`(?ms)^cat > (\S+) <<'EOF'\n(.*?)^EOF$`)
+
+// files DOCUMENT writes the files that a document has its reader write with cat.
+func files(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: files DOCUMENT")
+	}
+	all := hereDocument.FindAllStringSubmatch(ts.ReadFile(args[0]), -1)
+	if len(all) == 0 {
+		ts.Fatalf("%s has no file", args[0])
+	}
+	for _, f := range all {
+		ts.Check(os.WriteFile(ts.MkAbs(f[1]), []byte(f[2]), 0o600))
 	}
 }
 

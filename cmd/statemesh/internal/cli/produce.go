@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -53,6 +54,7 @@ type produceOptions struct {
 	create     bool
 	partitions int32
 	factor     int16
+	config     map[string]string
 	rate       float64
 }
 
@@ -89,7 +91,7 @@ key is one field, or several joined by --key-separator. A row whose key fields a
 	o.kafka.add(cmd)
 	f := cmd.Flags()
 	f.StringVar(&o.format.Input, "input", "", "csv or json (default by the file's name, else csv)")
-	f.StringVar(&o.format.Value, "value", "", "form of the records' values: csv or json (default as the input)")
+	f.StringVar(&o.format.Value, "value", "", "form of the records' values: csv or json (default as the input); cells of a CSV that are numbers become JSON numbers")
 	f.StringSliceVarP(&o.format.Key, "key", "k", nil, "field that makes the key; several are joined (default no key)")
 	f.StringVar(&o.format.KeySeparator, "key-separator", "/", "what joins several key fields")
 	f.StringVar(&o.format.Timestamp, "timestamp", "", "field with the event time: Unix milliseconds or RFC 3339 (default now)")
@@ -98,6 +100,7 @@ key is one field, or several joined by --key-separator. A row whose key fields a
 	f.BoolVar(&o.create, "create", false, "create the topic if there is none")
 	f.Int32Var(&o.partitions, "partitions", 1, "its partitions, with --create")
 	f.Int16Var(&o.factor, "replication-factor", -1, "its replication factor, with --create; -1 is the broker's default")
+	f.StringToStringVar(&o.config, "topic-config", nil, "its settings as key=value, with --create; with --timestamp retention.ms is -1 unless given, since retention counts from the event time")
 	f.Float64Var(&o.rate, "rate", 0, "most records per second (default no limit)")
 	outputFlag(cmd)
 	return cmd
@@ -118,7 +121,7 @@ func (o *produceOptions) run(cmd *cobra.Command, p Process, in io.Reader, size i
 	}
 	res := produceResult{Topic: o.topic}
 	if o.create {
-		if res.Created, err = feed.CreateTopic(ctx, k, feed.NewTopic{Name: o.topic, Partitions: o.partitions, ReplicationFactor: o.factor}); err != nil {
+		if res.Created, err = feed.CreateTopic(ctx, k, o.newTopic()); err != nil {
 			return err
 		}
 	}
@@ -150,6 +153,16 @@ func (o *produceOptions) run(cmd *cobra.Command, p Process, in io.Reader, size i
 		return err
 	}
 	return out.flush()
+}
+
+// newTopic is the topic to create.
+func (o *produceOptions) newTopic() feed.NewTopic {
+	t := feed.NewTopic{Name: o.topic, Partitions: o.partitions, ReplicationFactor: o.factor, Config: make(map[string]string)}
+	if o.format.Timestamp != "" {
+		maps.Copy(t.Config, feed.KeepOld())
+	}
+	maps.Copy(t.Config, o.config)
+	return t
 }
 
 // complete fills in what follows from other options and checks the whole.

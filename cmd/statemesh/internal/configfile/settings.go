@@ -94,7 +94,7 @@ func kafka() Section {
 			"PEM file with the key of that certificate."),
 		text("ssl.server.name", "(host of the broker)", func(d *draft) *string { return &d.ssl.ServerName },
 			"Name the brokers' certificates must bear."),
-		choice("compression.type", "lz4", func(d *draft) *string { return &d.cfg.Processor.Kafka.Compression },
+		choice("compression.type", "snappy", func(d *draft) *string { return &d.cfg.Processor.Kafka.Compression },
 			[]string{"none", "gzip", "snappy", "lz4", "zstd"}, "Compression of changelog and output records."),
 		integer("replication.factor", "-1", -1, 32767, func(d *draft) *int16 { return &d.cfg.Processor.ReplicationFactor },
 			"Replication factor of internal topics that are created; -1 is the broker's default."),

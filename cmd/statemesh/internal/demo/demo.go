@@ -55,7 +55,7 @@ const (
 // Patience of the steps, far above what they take.
 const (
 	startTimeout   = 60 * time.Second
-	catchUpTimeout = 5 * time.Minute
+	catchUpTimeout = 2 * time.Minute
 )
 
 // demo is one run.
@@ -154,7 +154,9 @@ func (d *demo) startBroker(ctx context.Context) error {
 		d.kafka.Brokers, d.report.Broker = []string{e.Endpoint}, "embedded"
 		d.say.line("broker", "embedded, for trials only, at %s", e.Endpoint)
 	}
-	_, err := feed.CreateTopic(ctx, d.kafka, feed.NewTopic{Name: d.topic, Partitions: d.opts.Partitions, ReplicationFactor: -1})
+	_, err := feed.CreateTopic(ctx, d.kafka, feed.NewTopic{
+		Name: d.topic, Partitions: d.opts.Partitions, ReplicationFactor: -1, Config: feed.KeepOld(), // the flights are of 2013
+	})
 	return err
 }
 
@@ -320,7 +322,15 @@ func (d *demo) catchUp(ctx context.Context, views []view) (caught bool, err erro
 			if ctx.Err() != nil {
 				return false, context.Cause(ctx)
 			}
-			d.say.line("", "not all views are right after %s (%v)", catchUpTimeout, last)
+			d.say.line("", "not all views are right after %s", catchUpTimeout)
+			if last != nil {
+				d.say.line("", "  %v", last)
+			}
+			for _, n := range d.fleet.nodes {
+				for _, line := range n.proc.errors() {
+					d.say.line("", "  instance %d: %s", n.number, line)
+				}
+			}
 			return false, nil
 		}
 	}

@@ -158,6 +158,22 @@ func (p *process) tail() string {
 	return strings.Join(lines[max(0, len(lines)-n):], "\n")
 }
 
+// errors returns the first errors of the child's log.
+func (p *process) errors() []string {
+	const most = 5
+	data, err := os.ReadFile(p.logPath)
+	if err != nil {
+		return []string{err.Error()}
+	}
+	var found []string
+	for line := range strings.Lines(string(data)) {
+		if strings.Contains(line, "level=ERROR") && len(found) < most {
+			found = append(found, strings.TrimSpace(line))
+		}
+	}
+	return found
+}
+
 // memory is the resident memory of the child in bytes, 0 where it cannot be told.
 func (p *process) memory() int64 {
 	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.pid()))

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/statemesh/statemesh/cmd/statemesh/internal/trialbroker"
@@ -31,7 +32,9 @@ func TestRows(t *testing.T) {
 		"several key parts": {Format{Input: "csv", Key: []string{"b", "a"}, KeySeparator: "/"}, "a,b\n1,x\n,z\n,\n", "x/1|1,x|-; z/|,z|-; nil|,|-"},
 		"columns given":     {Format{Input: "csv", Columns: []string{"a", "b"}, Key: []string{"a"}}, "1,x\n", "1|1,x|-"},
 		"tabs":              {Format{Input: "csv", Comma: '\t', Key: []string{"b"}}, "a\tb\n1\tx\n", "x|1\tx|-"},
-		"csv as json":       {Format{Input: "csv", Value: "json", Key: []string{"a"}}, "a,b\n1,x\n", `1|{"a":"1","b":"x"}|-`},
+		"csv as json":       {Format{Input: "csv", Value: "json", Key: []string{"a"}}, "a,b\n1,x\n", `1|{"a":1,"b":"x"}|-`},
+		"numbers as json":   {Format{Input: "csv", Value: "json"}, "a\n-1.50\n1E5\n12345678901234567890\n007\n+1\n1 \n-\ntrue\nnull\n", `nil|{"a":-1.50}|-; nil|{"a":1E5}|-; nil|{"a":12345678901234567890}|-; nil|{"a":"007"}|-; nil|{"a":"+1"}|-; nil|{"a":"1 "}|-; nil|{"a":"-"}|-; nil|{"a":"true"}|-; nil|{"a":"null"}|-`},
+		"no cell no member": {Format{Input: "csv", Value: "json"}, "a,b\n,x\n", `nil|{"b":"x"}|-`},
 		"times":             {Format{Input: "csv", Timestamp: "a"}, "a\n1500\n1970-01-01T00:00:02Z\n", "nil|1500|1500; nil|1970-01-01T00:00:02Z|2000"},
 		"json":              {Format{Input: "json", Key: []string{"k"}}, "{\"k\":\"x\"}\n\n{\"k\":7}\n{\"k\":null}\n{}\n", `x|{"k":"x"}|-; 7|{"k":7}|-; nil|{"k":null}|-; nil|{}|-`},
 		"json time":         {Format{Input: "json", Timestamp: "t"}, `{"t":1500}`, `nil|{"t":1500}|1500`},
@@ -161,6 +164,30 @@ func TestProduceEndsWithTheFirstError(t *testing.T) {
 	if _, err := Produce(ctx, Target{Kafka: k, Topic: "in"}, one); !errors.Is(err, context.Canceled) {
 		t.Errorf("cancelled: %v", err)
 	}
+}
+
+// Retention counts from the records' timestamps: what bears old ones must be told to stay.
+func TestTopicConfig(t *testing.T) {
+	t.Parallel()
+	k := broker(t)
+	if _, err := CreateTopic(t.Context(), k, NewTopic{Name: "old", Partitions: 1, ReplicationFactor: 1, Config: KeepOld()}); err != nil {
+		t.Fatal(err)
+	}
+	cl, err := kgo.NewClient(kgo.SeedBrokers(k.Brokers...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer cl.Close()
+	configs, err := kadm.NewClient(cl).DescribeTopicConfigs(t.Context(), "old")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range configs[0].Configs {
+		if c.Key == "retention.ms" && c.MaybeValue() == "-1" {
+			return
+		}
+	}
+	t.Errorf("retention.ms is not -1 in %+v", configs[0].Configs)
 }
 
 func TestRemove(t *testing.T) {

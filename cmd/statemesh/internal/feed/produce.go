@@ -166,7 +166,13 @@ type NewTopic struct {
 	Partitions int32
 	// ReplicationFactor; -1 is the broker's default.
 	ReplicationFactor int16
+	// Config are settings of the topic, such as "retention.ms".
+	Config map[string]string
 }
+
+// KeepOld is what a topic needs whose records bear timestamps of the past: retention counts from those, so that a broker
+// deletes them within minutes of their arrival, before or while they are read.
+func KeepOld() map[string]string { return map[string]string{"retention.ms": "-1"} }
 
 // CreateTopic creates a topic, or accepts one that exists with the same number of partitions. created says which.
 func CreateTopic(ctx context.Context, k processor.KafkaConfig, t NewTopic) (created bool, err error) {
@@ -179,7 +185,11 @@ func CreateTopic(ctx context.Context, k processor.KafkaConfig, t NewTopic) (crea
 		return false, err
 	}
 	adm := kadm.NewClient(cl)
-	_, err = adm.CreateTopic(ctx, t.Partitions, t.ReplicationFactor, nil, t.Name)
+	config := make(map[string]*string, len(t.Config))
+	for k, v := range t.Config {
+		config[k] = &v
+	}
+	_, err = adm.CreateTopic(ctx, t.Partitions, t.ReplicationFactor, config, t.Name)
 	switch {
 	case err == nil:
 		return true, nil

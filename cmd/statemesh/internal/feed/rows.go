@@ -173,9 +173,16 @@ func (f Format) places(columns []string) (places, error) {
 func newCSVValue(f Format, columns []string) func([]string) ([]byte, error) {
 	if f.Value == "json" {
 		return func(fields []string) ([]byte, error) {
-			obj := make(map[string]string, len(fields))
+			obj := make(map[string]json.RawMessage, len(fields))
 			for i, v := range fields {
-				obj[columns[i]] = v
+				if v == "" {
+					continue // a cell without text is no value, as in a view of format csv
+				}
+				member, err := jsonValue(v)
+				if err != nil {
+					return nil, err
+				}
+				obj[columns[i]] = member
 			}
 			return json.Marshal(obj)
 		}
@@ -192,6 +199,16 @@ func newCSVValue(f Format, columns []string) func([]string) ([]byte, error) {
 		w.Flush()
 		return bytes.TrimSuffix(buf.Bytes(), []byte("\n")), w.Error()
 	}
+}
+
+// jsonValue is a cell as JSON: what is a JSON number as it stands becomes one, digit for digit, all else a string ("007"
+// and "+1" too). Views take numbers from JSON numbers alone.
+func jsonValue(cell string) (json.RawMessage, error) {
+	digit := func(c byte) bool { return c >= '0' && c <= '9' }
+	if (cell[0] == '-' || digit(cell[0])) && digit(cell[len(cell)-1]) && json.Valid([]byte(cell)) {
+		return json.RawMessage(cell), nil
+	}
+	return json.Marshal(cell)
 }
 
 // maxLine is the longest JSON line that is read: above it the record would not fit into a topic anyway.
