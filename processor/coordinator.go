@@ -226,25 +226,35 @@ type committedOffset struct {
 	meta commitmeta.Meta
 }
 
-// committed reads decided offsets: those with an open transaction on them are waited for.
-func (c *coordinator) committed(ctx context.Context, tps []store.TopicPartition) (map[store.TopicPartition]committedOffset, error) {
+// certainty of offsets.
+type certainty bool
+
+const (
+	// decided: offsets with an open transaction on them are waited for.
+	decided certainty = true
+	// lastKnown: of those, what was committed before.
+	lastKnown certainty = false
+)
+
+// committed reads the group's offsets, again until ctx ends; then the error tells the last answer, too.
+func (c *coordinator) committed(ctx context.Context, tps []store.TopicPartition, want certainty) (map[store.TopicPartition]committedOffset, error) {
 	for wait := 10 * time.Millisecond; ; wait = min(2*wait, time.Second) {
-		all, err := c.fetchOffsets(ctx, tps)
+		all, err := c.fetchOffsets(ctx, tps, want)
 		if err == nil {
 			return all, nil
 		}
 		if !retriable(err) {
 			return nil, err
 		}
-		if err := sleep(ctx, wait); err != nil {
-			return nil, err
+		if ended := sleep(ctx, wait); ended != nil {
+			return nil, fmt.Errorf("%w; last answer: %w", ended, err)
 		}
 	}
 }
 
-func (c *coordinator) fetchOffsets(ctx context.Context, tps []store.TopicPartition) (map[store.TopicPartition]committedOffset, error) {
+func (c *coordinator) fetchOffsets(ctx context.Context, tps []store.TopicPartition, want certainty) (map[store.TopicPartition]committedOffset, error) {
 	req := kmsg.NewPtrOffsetFetchRequest()
-	req.Group, req.RequireStable = c.group, true
+	req.Group, req.RequireStable = c.group, bool(want)
 	g := kmsg.NewOffsetFetchRequestGroup()
 	g.Group = c.group
 	for _, tp := range tps {

@@ -157,7 +157,8 @@ func (r *Runtime) ranBefore(ctx context.Context, plan *Plan) (map[int32]bool, er
 	}
 	ctx, cancel := context.WithTimeout(ctx, 2*r.cfg.TransactionTimeout)
 	defer cancel()
-	committed, err := r.coord.committed(ctx, tps)
+	// An open transaction is no reason to wait: of the task it belongs to, its restore does.
+	committed, err := r.coord.committed(ctx, tps, lastKnown)
 	switch {
 	case errors.Is(err, kerr.GroupAuthorizationFailed):
 		return nil, &AuthorizationError{Resource: "group", Name: r.cfg.ApplicationID, Operation: "DESCRIBE", Err: err}

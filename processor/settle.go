@@ -117,7 +117,11 @@ func (t *thread) outcomes(ctx context.Context, parts []commitPart) ([]outcome, e
 			tps = append(tps, in.tp)
 		}
 	}
-	all, err := t.rt.coord.committed(ctx, tps)
+	// The own transaction is over, so the offsets are decided as soon as its markers are written. If they never are, an
+	// error that says so is better than to wait for ever.
+	ctx, cancel := context.WithTimeout(ctx, t.rt.cfg.TaskTimeout)
+	defer cancel()
+	all, err := t.rt.coord.committed(ctx, tps, decided)
 	if err != nil {
 		return nil, fmt.Errorf("settle a commit: %w", err)
 	}
