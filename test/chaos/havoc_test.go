@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -72,6 +73,7 @@ func (h *faults) all() []fault {
 			h.say("kill the broker")
 			h.broker.Kill()
 			h.broker.MustRestart(h.t)
+			void(h.t, h.broker)
 		}},
 		{2, func(*instance) {
 			d := h.upTo(500, 8000)
@@ -162,6 +164,18 @@ func (h *faults) must(err error) {
 	h.t.Helper()
 	if err != nil {
 		h.t.Fatal(err)
+	}
+}
+
+// void ends a run in which the broker has broken its own promise: a single node that was killed between the decision of
+// a transaction and its markers loads the decision before it knows any leader, takes the partitions for deleted, and
+// never writes the markers (seen with Kafka 4.4.0). The transaction then hangs in its partitions for good, and nothing
+// that is built on it can go on.
+func void(t *testing.T, broker *kafkatest.Broker) {
+	t.Helper()
+	const skipped = "these partitions are likely deleted already and hence can be skipped"
+	if strings.Contains(broker.LogTail(8<<20), skipped) {
+		t.Skipf("the broker has dropped the markers of a decided transaction: this run proves nothing from here on")
 	}
 }
 
