@@ -50,6 +50,7 @@ func count(ctx context.Context, b *bench) error {
 				b.table.rate(name+", 2nd half", "records/CPU s", perSecond(b.records/2, c.halfCPU), "Kafka Streams*", streamsExactlyOnce, ">= 5")
 			}
 			b.table.figure(name, "records/s", perSecond(b.records, c.wall), "")
+			b.table.figure(name, "ms/commit", 1000*c.committing.Seconds()/float64(c.commits), "")
 		}
 	}
 	return nil
@@ -57,6 +58,9 @@ func count(ctx context.Context, b *bench) error {
 
 type counting struct {
 	wall, cpu, halfCPU time.Duration
+	// committing is the sum of what the commits took, of all threads.
+	committing time.Duration
+	commits    int
 }
 
 // count runs one instance until it has committed every record.
@@ -64,15 +68,17 @@ func (b *bench) count(ctx context.Context, topic string, partitions int32, g pro
 	app := fmt.Sprintf("count-%s-%d", g, partitions)
 	var begin, half usage
 	done := make(chan struct{})
-	commits := make(chan int, 4096)
+	commits := make(chan processor.CommitInfo, 4096)
 	go func() {
 		defer close(done)
 		seen := 0
-		for n := range commits {
+		for i := range commits {
 			if begin.at.IsZero() {
 				begin = used()
 			}
-			seen += n
+			seen += i.Records
+			c.commits++
+			c.committing += i.Took
 			if half.at.IsZero() && seen >= b.records/2 {
 				half = used()
 			}
@@ -87,7 +93,7 @@ func (b *bench) count(ctx context.Context, topic string, partitions int32, g pro
 	listener := processor.Listener{Commit: func(i processor.CommitInfo) {
 		if i.Err == nil {
 			select {
-			case commits <- i.Records:
+			case commits <- i:
 			case <-done:
 			}
 		}

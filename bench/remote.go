@@ -57,7 +57,7 @@ func remote(ctx context.Context, b *bench) error {
 			{"echo", "", echo.ask},
 			{"remote get, at the owner", c.direct, f.ask(view, b.keys, client.NoCache())},
 			{"remote get, by one hop", c.hop, f.ask(view, b.keys, client.NoCache(), client.Via(f.endpoints[0]))},
-			{"remote get, hot keys, cache on", c.cache, f.ask(view, 1000, client.Via(f.endpoints[0]))},
+			{"remote get, hot keys, cache on", c.cache, f.ask(view, 100, client.Via(f.endpoints[0]))},
 		}
 		var asks []func(context.Context) error
 		for _, w := range ways {
