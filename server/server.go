@@ -30,7 +30,8 @@ type Server struct {
 	limits limits
 	byName map[string]method
 	certs  *certs.Source // nil for plain text
-	grpc   *grpc.Server
+	opts   []grpc.ServerOption
+	grpc   *grpc.Server // of Run
 	health *health.Server
 
 	// draining is closed when Run begins to stop.
@@ -79,13 +80,9 @@ func New(cfg Config, deps Deps) (*Server, error) {
 		s.certs = src
 		opts = append(opts, grpc.Creds(cfg.TLS.credentials(src)))
 	}
-	s.grpc = grpc.NewServer(opts...)
+	s.opts = opts
 	s.health = health.NewServer()
 	s.setHealth(grpc_health_v1.HealthCheckResponse_NOT_SERVING)
-	statemeshv1.RegisterQueryServiceServer(s.grpc, &queryService{s: s})
-	statemeshv1.RegisterMetadataServiceServer(s.grpc, &metadataService{s: s})
-	grpc_health_v1.RegisterHealthServer(s.grpc, s.health)
-	reflection.Register(s.grpc)
 	return s, nil
 }
 
@@ -100,6 +97,7 @@ func (s *Server) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	s.grpc = s.services()
 	g, ctx := errgroup.WithContext(ctx)
 	if admin != nil {
 		g.Go(func() error { return s.serveAdmin(ctx, admin) })
@@ -118,6 +116,16 @@ func (s *Server) Run(ctx context.Context) error {
 		return nil
 	})
 	return g.Wait()
+}
+
+// services makes the gRPC server. Its workers start with it and end when it stops, so this is for Run.
+func (s *Server) services() *grpc.Server {
+	g := grpc.NewServer(s.opts...)
+	statemeshv1.RegisterQueryServiceServer(g, &queryService{s: s})
+	statemeshv1.RegisterMetadataServiceServer(g, &metadataService{s: s})
+	grpc_health_v1.RegisterHealthServer(g, s.health)
+	reflection.Register(g)
+	return g
 }
 
 // listen opens what was not handed over.
