@@ -2,6 +2,7 @@ package processor
 
 import (
 	"errors"
+	"fmt"
 	"log/slog"
 	"strconv"
 	"sync"
@@ -16,9 +17,9 @@ func (t *thread) judge(tk *task, r *kgo.Record, err error) error {
 	if is[*outputError](err) || errors.Is(err, errStopHere) {
 		return tk.fail(err)
 	}
-	reason, action := "processing error", t.rt.cfg.ProcessingHandler
+	reason, action, setting := "processing error", t.rt.cfg.ProcessingHandler, "processing.exception.handler"
 	if e, ok := errors.AsType[*DeserializationError](err); ok {
-		reason, action = e.Reason, t.rt.cfg.DeserializationHandler
+		reason, action, setting = e.Reason, t.rt.cfg.DeserializationHandler, "deserialization.exception.handler"
 	}
 	switch action {
 	case Continue:
@@ -32,7 +33,8 @@ func (t *thread) judge(tk *task, r *kgo.Record, err error) error {
 		tk.dropped(reason, toDeadLetters)
 		return nil
 	default:
-		return tk.fail(err)
+		// Every instance that takes the task over ends at the same record, so the way out belongs into the text.
+		return tk.fail(fmt.Errorf("%w (%s is %s; %s or %s goes on without such records)", err, setting, Fail, Continue, DeadLetter))
 	}
 }
 
