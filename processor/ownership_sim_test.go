@@ -1,0 +1,168 @@
+package processor
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/statemesh/statemesh/processor/internal/commitmeta"
+	"github.com/statemesh/statemesh/store"
+)
+
+// readBounded reads partition p with a bound on its age.
+func (in *instance) readBounded(p store.Partition, bound time.Duration) error {
+	r, err := in.rt.Read(in.f.t.Context(), testStore, p, store.ReadOptions{MaxAge: bound})
+	if err == nil {
+		r.Close()
+	}
+	return err
+}
+
+// TestSimRevokedTaskIsSilent: from the callback of a revocation on, a task answers nothing, though its thread has not
+// heard of it yet; nor does a read that was waiting for its proof of age then.
+func TestSimRevokedTaskIsSilent(t *testing.T) {
+	simulate(t, func(t *testing.T, rng *rand.Rand) {
+		f := newFleet(t, true, 3)
+		f.produce(truth{}, rng, 100, 20)
+		a := f.start("a")
+		a.waitRunning()
+		f.waitCaughtUp(time.Minute)
+		a.rt.threads[0].current.Load().onRevoked(map[string][]int32{testInput: {0}})
+		if err := a.readBounded(0, 0); err == nil {
+			t.Error("a revoked task answers")
+		}
+		if err := a.readBounded(1, 0); err != nil {
+			t.Errorf("the other task: %v", err)
+		}
+
+		time.Sleep(10 * time.Minute) // the proof is old
+		id := store.TaskID{Partition: 2}
+		e := a.rt.tasks.lookup(id)
+		e.age.probe = func(context.Context) error {
+			a.rt.tasks.hide(id, 0)
+			return nil
+		}
+		if err := a.readBounded(2, 50*time.Millisecond); err == nil {
+			t.Error("a task that was revoked during the proof answers")
+		}
+	})
+}
+
+// TestSimAgeOfAnUnpublishedCommit: between the request that ends a transaction and its answer others may see what
+// readers here do not: the age counts from the request, whatever the group says meanwhile.
+func TestSimAgeOfAnUnpublishedCommit(t *testing.T) {
+	simulate(t, func(t *testing.T, rng *rand.Rand) {
+		f := newFleet(t, true, 1)
+		a := f.start("a")
+		a.waitRunning()
+		f.produce(truth{}, rng, 10, 5)
+		f.waitCaughtUp(time.Minute)
+		time.Sleep(time.Second)
+		var ending atomic.Bool
+		f.cluster.ControlKey(int16(kmsg.EndTxn), func(kmsg.Request) (kmsg.Response, error, bool) {
+			ending.Store(true)
+			f.cluster.SleepControl(func() { time.Sleep(5 * time.Second) })
+			return nil, nil, false
+		})
+		f.produce(truth{}, rng, 10, 5)
+		f.eventually("a commit ends", time.Minute, func() error {
+			if !ending.Load() {
+				return errors.New("not yet")
+			}
+			return nil
+		})
+		time.Sleep(2 * time.Second)
+		if err := a.readBounded(0, time.Second); !is[*store.NotReadyError](err) {
+			t.Errorf("2s after the end was asked for, a bound of 1s: %v", err)
+		}
+		if err := a.readBounded(0, 4*time.Second); err != nil {
+			t.Errorf("a bound of 4s: %v", err)
+		}
+	})
+}
+
+// TestSimForeignCommitEndsMembership: a commit whose outcome is unknown turns out to be followed by somebody else's: the
+// thread gives its membership up and takes nothing of what it knows along.
+func TestSimForeignCommitEndsMembership(t *testing.T) {
+	simulate(t, func(t *testing.T, rng *rand.Rand) {
+		f := newFleet(t, true, 1)
+		tr := truth{}
+		a := f.start("a")
+		a.waitRunning()
+		f.produce(tr, rng, 10, 5)
+		f.waitCaughtUp(time.Minute)
+		time.Sleep(time.Second)
+		before := a.rt.threads[0].current.Load()
+		f.cluster.ControlKey(int16(kmsg.EndTxn), func(req kmsg.Request) (kmsg.Response, error, bool) {
+			resp := req.ResponseKind().(*kmsg.EndTxnResponse)
+			resp.ErrorCode = kerr.UnknownServerError.Code
+			f.cluster.ControlKey(int16(kmsg.OffsetFetch), foreignOffsets)
+			return resp, nil, true
+		})
+		f.produce(tr, rng, 10, 5)
+		f.eventually("another membership", time.Minute, func() error {
+			if a.rt.threads[0].current.Load() == before {
+				return errors.New("still the same")
+			}
+			return nil
+		})
+		f.waitCaughtUp(time.Minute)
+		f.eventually("served", time.Minute, func() error { return allServe(1, a) })
+		f.check(tr, a)
+	})
+}
+
+// foreignOffsets answers as if another owner had committed many times.
+func foreignOffsets(req kmsg.Request) (kmsg.Response, error, bool) {
+	r := req.(*kmsg.OffsetFetchRequest)
+	resp := r.ResponseKind().(*kmsg.OffsetFetchResponse)
+	meta := commitmeta.Meta{Sequence: 1000, TransactionalID: "somebody"}.Encode()
+	for _, g := range r.Groups {
+		rg := kmsg.NewOffsetFetchResponseGroup()
+		rg.Group = g.Group
+		for _, topic := range g.Topics {
+			rt := kmsg.NewOffsetFetchResponseGroupTopic()
+			rt.Topic = topic.Topic
+			for _, p := range topic.Partitions {
+				rp := kmsg.NewOffsetFetchResponseGroupTopicPartition()
+				rp.Partition, rp.Offset, rp.Metadata = p, 15, &meta
+				rt.Partitions = append(rt.Partitions, rp)
+			}
+			rg.Topics = append(rg.Topics, rt)
+		}
+		resp.Groups = append(resp.Groups, rg)
+	}
+	return resp, nil, true
+}
+
+// TestAgeCountsFromTheQuestion: the coordinator may have answered at any time between question and answer.
+func TestAgeCountsFromTheQuestion(t *testing.T) {
+	t.Parallel()
+	asked := time.Unix(1000, 0)
+	now := asked
+	a := newAge(func() time.Time { return now }, 10*time.Second, func(context.Context) error {
+		now = now.Add(time.Second)
+		return nil
+	})
+	if at, err := a.prove(t.Context(), 5*time.Second); err != nil || !at.Equal(asked) {
+		t.Fatalf("proven at %s, %v; want the time of the question, %s", at, err, asked)
+	}
+}
+
+// TestInputPassesOverOldRecords: a fetch that was on its way when the position was set may bring what was processed.
+func TestInputPassesOverOldRecords(t *testing.T) {
+	t.Parallel()
+	in := newInput(store.TopicPartition{Topic: "x"})
+	in.next = 5
+	in.push([]*kgo.Record{{Offset: 3}, {Offset: 4}, {Offset: 5}, {Offset: 6}})
+	if in.waiting() != 2 || in.peek().Offset != 5 {
+		t.Fatalf("%d records wait, the first is %d; want 2 from 5", in.waiting(), in.peek().Offset)
+	}
+}
