@@ -183,8 +183,8 @@ func (t *thread) attend(ctx context.Context) error {
 		switch e.kind {
 		case eventAssignment:
 			t.rt.fences.add(e.assignment.Fence)
-			if problem, refused := e.assignment.Refused(); refused {
-				return &RefusedError{Group: t.rt.cfg.ApplicationID, Problem: problem.Kind.String(), Detail: problem.Detail}
+			if err := t.heed(e.assignment); err != nil {
+				return err
 			}
 		case eventAssigned:
 			t.assign(ctx, e.partitions)
@@ -196,6 +196,9 @@ func (t *thread) attend(ctx context.Context) error {
 			t.inGroup = true
 		}
 	}
+	if err := t.refusalLasts(); err != nil {
+		return err
+	}
 	if err := t.takeRestored(ctx); err != nil {
 		return err
 	}
@@ -204,6 +207,33 @@ func (t *thread) attend(ctx context.Context) error {
 		t.rt.reviewState()
 	}
 	return nil
+}
+
+// heed ends the thread when the group's leader refuses it. Another process with the same id may be the former incarnation
+// of this one, killed in a join that it is still part of: it goes with its session, which makes another assignment. One
+// that is still there after that lives.
+func (t *thread) heed(a group.Assignment) error {
+	problem, refused := a.Refused()
+	if !refused {
+		t.refusal, t.refusedSince = nil, time.Time{}
+		return nil
+	}
+	t.refusal = &RefusedError{Group: t.rt.cfg.ApplicationID, Problem: problem.Kind.String(), Detail: problem.Detail}
+	if problem.Kind != group.DuplicateProcess {
+		return t.refusal
+	}
+	if t.refusedSince.IsZero() {
+		t.refusedSince = t.rt.now()
+	}
+	return nil
+}
+
+// refusalLasts returns the refusal that has outlived any former incarnation.
+func (t *thread) refusalLasts() error {
+	if t.refusal == nil || t.rt.now().Sub(t.refusedSince) <= t.rt.cfg.SessionTimeout+t.rt.cfg.RebalanceTimeout {
+		return nil
+	}
+	return t.refusal
 }
 
 // whyLost ends a membership that the client has given up. The client puts the reason into the next poll: it may be one

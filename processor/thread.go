@@ -44,6 +44,10 @@ type thread struct {
 
 	fetchErrs []fetchErr
 
+	// refusal is what the group's leader says against this process, nil for nothing; refusedSince is since when.
+	refusal      error
+	refusedSince time.Time
+
 	// dirtySince is when the oldest uncommitted work was done; zero: there is none.
 	dirtySince time.Time
 	// aborted is why the last commit failed, nil when it did not.
