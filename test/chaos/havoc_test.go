@@ -35,7 +35,7 @@ func havoc(ctx context.Context, t *testing.T, rng *rand.Rand, fleet []*instance,
 		}
 		for _, i := range fleet {
 			if i.died() {
-				t.Errorf("instance %d ended by itself", i.number)
+				t.Errorf("%s: instance %d ended by itself:\n%s", time.Now().Format("15:04:05.000"), i.number, i.tail())
 				restart(t, i)
 			}
 		}
