@@ -6,8 +6,6 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kfake"
-
-	"github.com/statemesh/statemesh/store"
 )
 
 // TestSimNewLeaderEpochIsNoTruncation: what was written to a changelog under a later leader epoch than what was read of
@@ -45,7 +43,7 @@ func TestSimNewLeaderEpochIsNoTruncation(t *testing.T) {
 			t.Errorf("%d offsets of the changelog read again, want the end of the last transaction at most", total)
 		}
 		f.check(tr, b)
-		if pos := b.rt.Tasks()[0].Checkpoint.Changelogs[store.Name(testStore)]; pos.LeaderEpoch < 0 {
+		if pos := b.rt.Tasks()[0].Checkpoint.Changelogs[testStore]; pos.LeaderEpoch < 0 {
 			t.Errorf("%+v: no leader epoch: a truncation would not be noticed", pos)
 		}
 	})

@@ -123,23 +123,52 @@ func TestSimForeignCommitEndsMembership(t *testing.T) {
 func foreignOffsets(req kmsg.Request) (kmsg.Response, error, bool) {
 	r := req.(*kmsg.OffsetFetchRequest)
 	resp := r.ResponseKind().(*kmsg.OffsetFetchResponse)
-	meta := commitmeta.Meta{Sequence: 1000, TransactionalID: "somebody"}.Encode()
 	for _, g := range r.Groups {
 		rg := kmsg.NewOffsetFetchResponseGroup()
 		rg.Group = g.Group
 		for _, topic := range g.Topics {
-			rt := kmsg.NewOffsetFetchResponseGroupTopic()
-			rt.Topic = topic.Topic
-			for _, p := range topic.Partitions {
-				rp := kmsg.NewOffsetFetchResponseGroupTopicPartition()
-				rp.Partition, rp.Offset, rp.Metadata = p, 15, &meta
-				rt.Partitions = append(rt.Partitions, rp)
-			}
-			rg.Topics = append(rg.Topics, rt)
+			rg.Topics = append(rg.Topics, foreignTopic(topic))
 		}
 		resp.Groups = append(resp.Groups, rg)
 	}
 	return resp, nil, true
+}
+
+func foreignTopic(asked kmsg.OffsetFetchRequestGroupTopic) kmsg.OffsetFetchResponseGroupTopic {
+	meta := commitmeta.Meta{Sequence: 1000, TransactionalID: "somebody"}.Encode()
+	topic := kmsg.NewOffsetFetchResponseGroupTopic()
+	topic.Topic = asked.Topic
+	for _, p := range asked.Partitions {
+		rp := kmsg.NewOffsetFetchResponseGroupTopicPartition()
+		rp.Partition, rp.Offset, rp.Metadata = p, 15, &meta
+		topic.Partitions = append(topic.Partitions, rp)
+	}
+	return topic
+}
+
+// TestSimUnknownOffsetCommit: offsets that were committed outside of a transaction, and nobody knows whether they were:
+// the request may still be on its way. Only the end of the membership bars it.
+func TestSimUnknownOffsetCommit(t *testing.T) {
+	simulate(t, func(t *testing.T, _ *rand.Rand) {
+		f := newFleet(t, true, 1)
+		f.topo = pickyTopology
+		a := f.start("a")
+		a.waitRunning()
+		f.fill(1, 3, "v")
+		f.waitCaughtUp(time.Minute)
+		before := a.rt.threads[0].current.Load()
+		f.cluster.ControlKey(int16(kmsg.OffsetCommit), func(kmsg.Request) (kmsg.Response, error, bool) {
+			return nil, errors.New("the connection breaks"), true
+		})
+		f.fill(1, 3, "skip")
+		f.eventually("another membership", time.Minute, func() error {
+			if a.rt.threads[0].current.Load() == before {
+				return errors.New("still the same")
+			}
+			return nil
+		})
+		f.waitCaughtUp(time.Minute)
+	})
 }
 
 // TestAgeCountsFromTheQuestion: the coordinator may have answered at any time between question and answer.
