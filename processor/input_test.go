@@ -93,7 +93,8 @@ func TestBadInputFails(t *testing.T) {
 	if !ok || failed.Record == nil || failed.Record.Offset != 100 || failed.Record.Topic != testInput {
 		t.Fatalf("run: %v; want a task error at offset 100", a.err)
 	}
-	if !strings.Contains(a.err.Error(), "bad value") || a.rt.State() != Failed {
+	if !strings.Contains(a.err.Error(), "bad value") || !strings.Contains(a.err.Error(), "deserialization.exception.handler is fail") ||
+		a.rt.State() != Failed {
 		t.Fatalf("run: %v, state %s", a.err, a.rt.State())
 	}
 	if at := f.committed(testInput, 0); at != 100 {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -70,7 +71,30 @@ func (a *askFlags) run(cmd *cobra.Command, p Process, ask func(ctx context.Conte
 	if len(a.addrs) == 1 {
 		s.opts = append(s.opts, client.Via(a.addrs[0]))
 	}
-	return ask(ctx, s)
+	return a.hint(ask(ctx, s))
+}
+
+// hint adds what to try when nobody could be asked and the connection ended as it does over a disagreement on TLS. The
+// other side only hangs up, so this goes by how.
+func (a *askFlags) hint(err error) error {
+	if !errors.Is(err, client.ErrNoMap) {
+		return err
+	}
+	hungUp := func(signs ...string) bool {
+		return slices.ContainsFunc(signs, func(s string) bool { return strings.Contains(err.Error(), s) })
+	}
+	switch tls, shown := a.caFile != "" || a.certFile != "", a.certFile != ""; {
+	case !tls && hungUp("server preface"):
+		return fmt.Errorf("%w\nthe instances may want TLS: --tls-ca, and --tls-cert with --tls-key", err)
+	case tls && hungUp("first record does not look like a TLS handshake"):
+		return fmt.Errorf("%w\nthe instances may have no TLS: leave --tls-* out", err)
+	case tls && !shown && hungUp("broken pipe", "reset by peer", "certificate required"):
+		return fmt.Errorf("%w\nthe instances may want to see a certificate: --tls-cert and --tls-key", err)
+	case shown && hungUp("broken pipe", "reset by peer", "unknown certificate", "bad certificate"):
+		return fmt.Errorf("%w\nthe instances may not accept the certificate of --tls-cert: is it signed by their tls.ca.file?", err)
+	default:
+		return err
+	}
 }
 
 // session is a connected client with the options of every read.

@@ -1,16 +1,19 @@
 package cli
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/statemesh/statemesh/cmd/statemesh/internal/configfile"
 	"github.com/statemesh/statemesh/cmd/statemesh/internal/demo"
 	"github.com/statemesh/statemesh/examples/flights"
+	"github.com/statemesh/statemesh/processor"
 )
 
 func newDemoCommand(p Process) *cobra.Command {
@@ -35,11 +38,11 @@ With --brokers it runs on a Kafka of yours, under names of its own that it remov
 				return usageError{err}
 			}
 			o.Env, o.Out = p.Env, cmd.OutOrStdout()
+			k, err := configfile.LoadKafka(configfile.Source{Env: p.Env, Set: append([]string{"bootstrap.servers=" + cmp.Or(brokers, "127.0.0.1:0")}, o.Sets...)}, "")
+			if err != nil {
+				return err
+			}
 			if brokers != "" {
-				k, err := configfile.LoadKafka(configfile.Source{Env: p.Env, Set: append([]string{"bootstrap.servers=" + brokers}, o.Sets...)}, "")
-				if err != nil {
-					return err
-				}
 				o.Kafka = &k
 			}
 			if asJSON {
@@ -83,6 +86,11 @@ func checkDemo(o *demo.Options) error {
 	}
 	if o.Speed < 0 {
 		errs = append(errs, fmt.Errorf("--speed %g: want 0 for no limit, or more", o.Speed))
+	}
+	for _, set := range o.Sets {
+		if key, value, _ := strings.Cut(set, "="); key == "processing.guarantee" && value != string(processor.ExactlyOnce) {
+			errs = append(errs, fmt.Errorf("--set %s: the demo kills a process and wants exact answers, which takes exactly_once_v2", set))
+		}
 	}
 	return errors.Join(errs...)
 }

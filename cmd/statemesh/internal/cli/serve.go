@@ -45,6 +45,9 @@ group, closes its stores and exits with 0. A second signal ends it at once.`,
 				return err
 			}
 			l, err := loadConfig(file, p.Env, sets)
+			if err != nil && file == "" {
+				return fmt.Errorf("%w\nno configuration file was given: -c mesh.yaml, or STATEMESH_CONFIG", err)
+			}
 			if err != nil {
 				return err
 			}

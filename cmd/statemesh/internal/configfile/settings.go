@@ -149,7 +149,7 @@ func processing() Section {
 		choice("processing.exception.handler", string(handlerFail), func(d *draft) *handler { return &d.processing },
 			[]handler{handlerFail, handlerContinue, handlerDeadLetter}, "What becomes of records that a processor refuses."),
 		text("errors.dead.letter.queue.topic.name", "", func(d *draft) *string { return &d.cfg.Processor.DeadLetterTopic },
-			"Topic for records that a handler sends away. Required with dead-letter."),
+			"Topic for records that a handler sends away; it must exist. Required with dead-letter."),
 		offAtZero(duration("repartition.purge.interval.ms", "30s", func(d *draft) *time.Duration { return &d.cfg.Processor.RepartitionPurgeInterval },
 			"How often consumed records of repartition topics are deleted")),
 	}}

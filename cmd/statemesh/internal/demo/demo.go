@@ -176,7 +176,7 @@ func (d *demo) startFleet(ctx context.Context) error {
 		session = kafkaSession
 	}
 	sets := []string{
-		"application.id=" + d.app, "bootstrap.servers=" + strings.Join(d.kafka.Brokers, ","), "num.stream.threads=1",
+		"application.id=" + d.app, "bootstrap.servers=" + strings.Join(d.kafka.Brokers, ","), "num.stream.threads=1", "processing.guarantee=exactly_once_v2",
 		"session.timeout.ms=" + session.String(), "heartbeat.interval.ms=500ms", "transaction.timeout.ms=" + (session - time.Second).String(),
 		"query.default.max.staleness.ms=" + bound.String(), "query.cache.ttl.ms=" + bound.String(),
 	}
@@ -384,6 +384,7 @@ func (d *demo) cleanUp(ctx context.Context, failure error) error {
 	case d.opts.Dir != "" || d.dir == "":
 	case failure == nil && err == nil && d.report.Wrong() == 0, interrupted:
 		return errors.Join(err, os.RemoveAll(d.dir))
+	case os.Remove(d.dir) == nil: // it was empty: nothing had been started
 	default:
 		d.say.line("logs", "kept in %s", d.dir)
 	}

@@ -94,14 +94,17 @@ func (d *demo) keysOf(m *router.Snapshot, instance string) []ownedKey {
 }
 
 // awaitTakeOver asks one of the others until it has an answer for each key.
-func (d *demo) awaitTakeOver(ctx context.Context, n *node, keys []ownedKey) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, startTimeout, errors.New("nobody took over in time"))
+func (d *demo) awaitTakeOver(parent context.Context, n *node, keys []ownedKey) error {
+	ctx, cancel := context.WithTimeoutCause(parent, startTimeout, errors.New("nobody took over in time"))
 	defer cancel()
 	for _, k := range keys {
 		for {
 			_, err := d.client.Get(ctx, k.store, []byte(k.key), client.NoCache(), client.Via(n.endpoint))
 			if err == nil {
 				break
+			}
+			if parent.Err() != nil {
+				return context.Cause(parent)
 			}
 			if ctx.Err() != nil {
 				return fmt.Errorf("key %s of %s: %w (%w)", k.key, k.store, context.Cause(ctx), err)
