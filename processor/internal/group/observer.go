@@ -249,12 +249,9 @@ func (o *Observer) publish(ctx context.Context, v View) error {
 	if err := o.keep(v.Epoch); err != nil {
 		o.log.ErrorContext(ctx, "epoch not kept", "epoch", v.Epoch, "error", err)
 	}
-	if err := o.cfg.Table.Publish(snap); err != nil && !errors.Is(err, router.ErrOldEpoch) {
+	if err := o.show(v, snap); err != nil {
 		return err
 	}
-	o.mu.Lock()
-	o.view = v
-	o.mu.Unlock()
 	moving := 0
 	for i := range v.Members {
 		moving += len(v.Members[i].Assignment.Releasing)
@@ -263,6 +260,17 @@ func (o *Observer) publish(ctx context.Context, v View) error {
 	o.met.members.Set(float64(len(v.Members)))
 	o.met.moving.Set(float64(moving))
 	o.log.InfoContext(ctx, "metadata published", "epoch", v.Epoch, "members", len(v.Members), "moving", moving)
+	return nil
+}
+
+// show publishes the map and remembers it, in one step: who has seen it in the table finds it in View.
+func (o *Observer) show(v View, snap *router.Snapshot) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if err := o.cfg.Table.Publish(snap); err != nil && !errors.Is(err, router.ErrOldEpoch) {
+		return err
+	}
+	o.view = v
 	return nil
 }
 
