@@ -90,7 +90,7 @@ func Run(ctx context.Context, opts Options) (_ *Report, err error) {
 	}
 	d.say.verdict(d.report, time.Since(begin))
 	if opts.Keep && ctx.Err() == nil {
-		d.say.commands(d.fleet.nodes)
+		d.say.commands(os.Args[0], d.fleet.nodes) // as it was called: it need not be on the PATH
 		<-ctx.Done()
 	}
 	return d.report, nil

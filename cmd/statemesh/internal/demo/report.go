@@ -99,7 +99,7 @@ func (s *story) verdict(r *Report, took time.Duration) {
 	}
 }
 
-func (s *story) commands(nodes []*node) {
+func (s *story) commands(program string, nodes []*node) {
 	s.gap()
 	a := nodes[0].endpoint
 	s.print("The fleet stays up. Try, in another terminal:\n\n")
@@ -110,7 +110,7 @@ func (s *story) commands(nodes []*node) {
 		"owner flights_by_dest ATL --addr " + a,
 		"instances --addr " + a,
 	} {
-		s.print("  statemesh %s\n", c)
+		s.print("  %s %s\n", program, c)
 	}
 	s.print("\nCtrl-C ends it.\n")
 }
