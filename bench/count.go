@@ -31,7 +31,7 @@ func count(ctx context.Context, b *bench) error {
 		if err := b.load(ctx, topic, b.records, b.input); err != nil {
 			return err
 		}
-		_, floor, err := b.drain(ctx, topic, b.records)
+		floor, err := b.drain(ctx, topic, b.records)
 		if err != nil {
 			return err
 		}

@@ -19,7 +19,7 @@ func main() {
 	err := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
 	stop()
 	if err != nil {
-		fmt.Fprintln(os.Stderr, "bench:", err)
+		_, _ = fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
 	}
 }
@@ -92,9 +92,9 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err erro
 		defer br.stop()
 		b.brokers, kind = br.addrs, br.kind
 	}
-	fmt.Fprintf(stdout, "%s, %d cores, broker: %s, %d records over %d keys\n", runtime.Version(), runtime.NumCPU(), kind, b.records, b.keys)
+	_, _ = fmt.Fprintf(stdout, "%s, %d cores, broker: %s, %d records over %d keys\n", runtime.Version(), runtime.NumCPU(), kind, b.records, b.keys)
 	for _, p := range wanted {
-		fmt.Fprintf(stderr, "bench: %s\n", p.name)
+		_, _ = fmt.Fprintf(stderr, "bench: %s\n", p.name)
 		if err := p.run(ctx, b); err != nil {
 			return errors.Join(fmt.Errorf("%s: %w", p.name, err), b.table.print()) // what there is
 		}

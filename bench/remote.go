@@ -40,7 +40,7 @@ func remote(ctx context.Context, b *bench) error {
 	if err := f.loaded(ctx, view, b.keys); err != nil {
 		return err
 	}
-	echo, err := startEcho()
+	echo, err := startEcho(ctx)
 	if err != nil {
 		return err
 	}
@@ -233,8 +233,8 @@ type echo struct {
 	value  []byte
 }
 
-func startEcho() (*echo, error) {
-	lis, err := net.Listen("tcp", "127.0.0.1:0")
+func startEcho(ctx context.Context) (*echo, error) {
+	lis, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, err
 	}

@@ -31,7 +31,7 @@ func restoring(ctx context.Context, b *bench) error {
 		if err := b.load(ctx, log, b.records, func(i int) *kgo.Record { return counted(i%c.keys, i) }); err != nil {
 			return err
 		}
-		_, floor, err := b.drain(ctx, log, b.records)
+		floor, err := b.drain(ctx, log, b.records)
 		if err != nil {
 			return err
 		}

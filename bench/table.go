@@ -29,17 +29,17 @@ func (t *table) rate(what, unit string, ours float64, floor string, floorValue f
 // figure adds a line without a floor.
 func (t *table) figure(what, unit string, ours float64, goal string) {
 	t.head()
-	fmt.Fprintf(t.w, "%s\t%s\t%s\t\t\t\t%s\n", what, unit, number(ours), goal)
+	_, _ = fmt.Fprintf(t.w, "%s\t%s\t%s\t\t\t\t%s\n", what, unit, number(ours), goal)
 }
 
 func (t *table) add(what, unit string, ours float64, floor string, floorValue, ratio float64, goal string) {
 	t.head()
-	fmt.Fprintf(t.w, "%s\t%s\t%s\t%s\t%s\t%.2f\t%s\n", what, unit, number(ours), floor, number(floorValue), ratio, goal)
+	_, _ = fmt.Fprintf(t.w, "%s\t%s\t%s\t%s\t%s\t%.2f\t%s\n", what, unit, number(ours), floor, number(floorValue), ratio, goal)
 }
 
 func (t *table) head() {
 	if t.rows == 0 {
-		fmt.Fprintln(t.w, "measured\tunit\tstatemesh\tfloor\tits figure\tratio\tgoal")
+		_, _ = fmt.Fprintln(t.w, "measured\tunit\tstatemesh\tfloor\tits figure\tratio\tgoal")
 	}
 	t.rows++
 }

@@ -59,23 +59,23 @@ func counted(k, n int) *kgo.Record {
 }
 
 // drain reads n records of a topic with franz-go alone and does nothing with them: the floor of everything that reads.
-func (b *bench) drain(ctx context.Context, topic string, n int) (wall, cpu time.Duration, err error) {
+func (b *bench) drain(ctx context.Context, topic string, n int) (cpu time.Duration, err error) {
 	cl, err := kgo.NewClient(kgo.SeedBrokers(b.brokers...), kgo.ConsumeTopics(topic),
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.FetchIsolationLevel(kgo.ReadCommitted()))
 	if err != nil {
-		return 0, 0, err
+		return 0, err
 	}
 	defer cl.Close()
 	from := used()
 	for seen := 0; seen < n; {
 		fetches := cl.PollRecords(ctx, 10_000)
 		if err := fetches.Err0(); err != nil {
-			return 0, 0, fmt.Errorf("drain %s after %d of %d: %w", topic, seen, n, err)
+			return 0, fmt.Errorf("drain %s after %d of %d: %w", topic, seen, n, err)
 		}
 		seen += fetches.NumRecords()
 	}
-	wall, cpu = used().since(from)
-	return wall, cpu, nil
+	_, cpu = used().since(from)
+	return cpu, nil
 }
 
 // keyed is the i-th record of a table: each key once.

@@ -103,7 +103,9 @@ func TestSimForeignCommitEndsMembership(t *testing.T) {
 		f.cluster.ControlKey(int16(kmsg.EndTxn), func(req kmsg.Request) (kmsg.Response, error, bool) {
 			resp := req.ResponseKind().(*kmsg.EndTxnResponse)
 			resp.ErrorCode = kerr.UnknownServerError.Code
-			f.cluster.ControlKey(int16(kmsg.OffsetFetch), foreignOffsets)
+			f.cluster.ControlKey(int16(kmsg.OffsetFetch), func(req kmsg.Request) (kmsg.Response, error, bool) {
+				return foreignOffsets(req), nil, true
+			})
 			return resp, nil, true
 		})
 		f.produce(tr, rng, 10, 5)
@@ -120,7 +122,7 @@ func TestSimForeignCommitEndsMembership(t *testing.T) {
 }
 
 // foreignOffsets answers as if another owner had committed many times.
-func foreignOffsets(req kmsg.Request) (kmsg.Response, error, bool) {
+func foreignOffsets(req kmsg.Request) kmsg.Response {
 	r := req.(*kmsg.OffsetFetchRequest)
 	resp := r.ResponseKind().(*kmsg.OffsetFetchResponse)
 	for _, g := range r.Groups {
@@ -131,7 +133,7 @@ func foreignOffsets(req kmsg.Request) (kmsg.Response, error, bool) {
 		}
 		resp.Groups = append(resp.Groups, rg)
 	}
-	return resp, nil, true
+	return resp
 }
 
 func foreignTopic(asked kmsg.OffsetFetchRequestGroupTopic) kmsg.OffsetFetchResponseGroupTopic {

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"os"
 	"os/exec"
@@ -64,7 +65,7 @@ func (i *instance) backup() error {
 // recall puts the backup, if there is one, in the place of the state directory, as somebody does who restores a disk.
 func (i *instance) recall() error {
 	old := filepath.Join(i.dir, "backup")
-	if _, err := os.Stat(old); err != nil {
+	if _, err := os.Stat(old); errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	return errors.Join(os.RemoveAll(i.state()), os.CopyFS(i.state(), os.DirFS(old)))

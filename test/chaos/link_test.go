@@ -3,6 +3,7 @@
 package chaos
 
 import (
+	"errors"
 	"io"
 	"net"
 	"sync"
@@ -138,7 +139,7 @@ func (l *link) copy(to, from net.Conn, way cut) {
 			}
 		}
 		if err != nil {
-			if err != io.EOF {
+			if !errors.Is(err, io.EOF) {
 				return
 			}
 			l.pass(way) // the end, too, comes only when the link lets it
