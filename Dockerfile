@@ -12,9 +12,9 @@ RUN CGO_ENABLED=0 go build -trimpath -ldflags "-s -w -X main.version=${VERSION}"
 FROM gcr.io/distroless/static-debian12:nonroot
 COPY --from=build /statemesh /statemesh
 COPY --from=build --chown=65532:65532 /state /state
+# The mounted mesh.yaml says state.dir: /state, listen: 0.0.0.0:7070, and application.server and TLS, which an address
+# beyond loopback needs. Queries are at 7070; metrics and profiles are where admin.listen says: do not publish them.
 VOLUME /state
-ENV STATEMESH_STATE_DIR=/state
-# Queries. Metrics and profiles are where admin.listen says; do not publish them.
 EXPOSE 7070
 ENTRYPOINT ["/statemesh"]
 CMD ["serve", "-c", "/etc/statemesh/mesh.yaml"]

@@ -69,9 +69,9 @@ type Config struct {
 	// HeartbeatInterval defaults to 3s; it must be at most a third of SessionTimeout, or one lost heartbeat is an alarm.
 	HeartbeatInterval time.Duration
 	// TransactionTimeout is after how long the broker aborts a transaction whose owner is silent. Default 10s, as
-	// upstream: an open transaction holds back every reader of the topics it wrote to. It must be shorter than
-	// SessionTimeout (so that a new owner never waits longer for the old one's transaction than for its eviction) and
-	// at least CommitInterval.
+	// upstream, but at most three quarters of SessionTimeout: an open transaction holds back every reader of the topics
+	// it wrote to. It must be shorter than SessionTimeout (so that a new owner never waits longer for the old one's
+	// transaction than for its eviction) and at least CommitInterval.
 	TransactionTimeout time.Duration
 
 	// BufferedRecordsPerPartition stops the fetching of a partition that has this many records waiting (upstream's
@@ -222,7 +222,7 @@ func (c Config) withDefaults() Config {
 	c.SessionTimeout = cmp.Or(c.SessionTimeout, 45*time.Second)
 	c.RebalanceTimeout = cmp.Or(c.RebalanceTimeout, 60*time.Second)
 	c.HeartbeatInterval = cmp.Or(c.HeartbeatInterval, min(3*time.Second, c.SessionTimeout/3))
-	c.TransactionTimeout = cmp.Or(c.TransactionTimeout, 10*time.Second)
+	c.TransactionTimeout = cmp.Or(c.TransactionTimeout, min(10*time.Second, c.SessionTimeout/4*3))
 	c.TaskTimeout = cmp.Or(c.TaskTimeout, 5*time.Minute)
 	c.RepartitionPurgeInterval = cmp.Or(c.RepartitionPurgeInterval, 30*time.Second)
 	c.BufferedRecordsPerPartition = cmp.Or(c.BufferedRecordsPerPartition, 1000)

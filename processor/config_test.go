@@ -65,6 +65,11 @@ func TestConfigDefaultsByGuarantee(t *testing.T) {
 	if err := c.Validate(); err != nil {
 		t.Errorf("at_least_once with its own interval: %v", err)
 	}
+	c = validConfig()
+	c.SessionTimeout = 6 * time.Second
+	if err := c.Validate(); err != nil {
+		t.Errorf("a short session alone: %v", err)
+	}
 }
 
 // TestState walks the machine and those who wait for it.

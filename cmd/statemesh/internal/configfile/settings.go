@@ -132,7 +132,7 @@ func processing() Section {
 			"Time between two heartbeats. At most a third of session.timeout.ms."),
 		duration("rebalance.timeout.ms", "1m0s", func(d *draft) *time.Duration { return &d.cfg.Processor.RebalanceTimeout },
 			"How long the group waits for an instance to rejoin; more than the longest commit."),
-		duration("transaction.timeout.ms", "10s", func(d *draft) *time.Duration { return &d.cfg.Processor.TransactionTimeout },
+		duration("transaction.timeout.ms", "(10s, at most 3/4 of session.timeout.ms)", func(d *draft) *time.Duration { return &d.cfg.Processor.TransactionTimeout },
 			"After how long the broker aborts the transaction of a silent instance. Between commit.interval.ms and session.timeout.ms."),
 		integer("buffered.records.per.partition", "1000", 1, 1<<31-1, func(d *draft) *int { return &d.cfg.Processor.BufferedRecordsPerPartition },
 			"Records of a partition that may wait before its fetching pauses."),
