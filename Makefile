@@ -30,6 +30,7 @@ SEED        ?= 1
 # Chaos: how long the processes are killed and paused; the seed of the schedule, 0 for a new one.
 CHAOS       ?= 60s
 CHAOS_SEED  ?= 0
+CHAOS_BROKER ?= true
 
 ##@ Use
 
@@ -74,7 +75,7 @@ test-kafka: kafka-fetch ## Run the broker lane against a real Kafka on loopback
 
 .PHONY: chaos
 chaos: build ## Kill, pause and restart real processes for CHAOS=60s; check every answer and the final state
-	$(GO) test -tags '$(TAGS) chaos' -run 'Chaos' -count=1 -timeout 30m ./test/chaos -args -chaos.for=$(CHAOS) -chaos.seed=$(CHAOS_SEED)
+	$(GO) test -tags '$(TAGS) chaos' -run 'Chaos' -count=1 -timeout 30m ./test/chaos -args -chaos.for=$(CHAOS) -chaos.seed=$(CHAOS_SEED) -chaos.broker=$(CHAOS_BROKER)
 
 .PHONY: cover
 cover: ## Write coverage.out and print the total

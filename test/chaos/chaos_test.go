@@ -26,8 +26,9 @@ import (
 )
 
 var (
-	length = flag.Duration("chaos.for", time.Minute, "how long faults are made")
-	seed   = flag.Uint64("chaos.seed", 0, "seed of the schedule of faults; 0 takes a new one")
+	length    = flag.Duration("chaos.for", time.Minute, "how long faults are made")
+	seed      = flag.Uint64("chaos.seed", 0, "seed of the schedule of faults; 0 takes a new one")
+	brokerToo = flag.Bool("chaos.broker", true, "kill and pause the broker too")
 )
 
 // TestChaosCountsExactly runs one schedule to its end. A broker that breaks its own promise on the way (see void) ends a
