@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -107,21 +108,26 @@ func (i *Instance) run(ctx context.Context) (err error) {
 	i.parts.Store(p)
 	i.become(ctx, Rebalancing)
 
-	// What others lean on ends after them: the servants when the runtime has left the group, the runtime when the
-	// server has drained, the server when ctx ends. A failure of any of them ends the others in the same order.
+	// What others lean on ends after them: the servants when the runtime has left the group and the server has drained,
+	// the runtime when the server has drained, the server when ctx ends. A failure of any of them ends the others in the
+	// same order: a runtime that fails ends ctx first, so that the server drains before its listener closes under it.
 	g, ctx := errgroup.WithContext(ctx)
+	var users sync.WaitGroup // of the servants and of the listener
+	users.Add(2)
 	work, leave := context.WithCancel(context.WithoutCancel(ctx))
 	serve, rest := context.WithCancel(context.WithoutCancel(ctx))
 	g.Go(func() error { // 1: drain the reads
+		defer users.Done()
 		defer leave()
 		defer i.become(work, Leaving)
 		defer context.AfterFunc(ctx, func() { i.become(work, Draining) })()
 		return p.server.Run(ctx)
 	})
 	g.Go(func() error { // 2: leave the group
-		defer rest()
+		defer users.Done()
 		return p.runtime.Run(work)
 	})
+	g.Go(func() error { users.Wait(); rest(); return nil })
 	g.Go(func() error { return p.stores.Run(serve) }) // 3: nobody writes any more
 	g.Go(func() error { return p.cache.Run(serve) })
 	g.Go(func() error { return p.pool.Follow(serve, i.table) })
