@@ -248,10 +248,7 @@ func TestAbandonedScans(t *testing.T) {
 	t.Parallel()
 	m := newMesh(t, 3, 6, func(p int) int { return p % 3 }, func(_ string, c *Config, _ *Deps) { c.ScanChunkBytes = 2 << 10 })
 	fill(m, 300, func(int) []byte { return make([]byte, 500) })
-	rounds := 60
-	if testing.Short() {
-		rounds = 20
-	}
+	const rounds = 60
 	var wg sync.WaitGroup
 	for g := range 8 {
 		wg.Go(func() {
