@@ -137,6 +137,7 @@ func TestSimPunctuatedOutput(t *testing.T) {
 			t.Logf("round %d: %s in the place of %s", round, disk, victim.dir)
 		}
 		produce(5)
+		f.reap(alive...)
 		f.waitCaughtUp(5 * time.Minute)
 		for _, in := range alive {
 			if err := in.stop(); err != nil {
