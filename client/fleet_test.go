@@ -171,7 +171,14 @@ func (n *node) Read(_ context.Context, name store.Name, p store.Partition, _ sto
 }
 
 // reading is a partition at one moment.
-type reading struct{ rows map[string][]byte }
+type reading struct {
+	store.NoReads
+
+	rows map[string][]byte
+}
+
+// KeyValue is the one kind it has.
+func (r *reading) KeyValue() (store.KeyValueReader, error) { return r, nil }
 
 func (r *reading) Get(_ context.Context, key []byte) (store.Value, error) {
 	v, ok := r.rows[string(key)]

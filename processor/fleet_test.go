@@ -398,7 +398,7 @@ func (f *fleet) checkReads(tr truth, instances ...*instance) {
 			if err != nil {
 				f.t.Fatal(err)
 			}
-			it, err := r.Scan(f.t.Context(), store.Scan{})
+			it, err := keyValue(f.t, r).Scan(f.t.Context(), store.Scan{})
 			if err != nil {
 				f.t.Fatal(err)
 			}
@@ -416,6 +416,16 @@ func (f *fleet) checkReads(tr truth, instances ...*instance) {
 	if !maps.Equal(answered, tr) {
 		f.t.Fatalf("answers are not the truth: %s", diff(answered, tr))
 	}
+}
+
+// keyValue is the kind of reads that the test's stores answer.
+func keyValue(t *testing.T, r store.Reading) store.KeyValueReader {
+	t.Helper()
+	kv, err := r.KeyValue()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return kv
 }
 
 func diff(have, want map[string]uint64) string {

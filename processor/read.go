@@ -58,12 +58,7 @@ func (r *Runtime) Read(ctx context.Context, name store.Name, p store.Partition, 
 		snap.Close()
 		return nil, r.notHere(name, id)
 	}
-	kv, err := snap.KeyValue(name)
-	if err != nil {
-		snap.Close()
-		return nil, err
-	}
-	return &reading{KeyValueReader: kv, snap: snap, since: since, now: r.now}, nil
+	return &reading{name: name, snap: snap, since: since, now: r.now}, nil
 }
 
 // retryRestoring is the hint after which a caller may ask a restoring task again.
@@ -111,13 +106,24 @@ func (r *Runtime) storeNames() []store.Name {
 
 // reading is one store of a pinned commit.
 type reading struct {
-	store.KeyValueReader
-
+	name  store.Name
 	snap  *layered.Snapshot
 	since time.Time // the state was whole at this time
 	now   func() time.Time
 	once  sync.Once
 }
+
+// KeyValue implements store.Reading.
+func (r *reading) KeyValue() (store.KeyValueReader, error) { return r.snap.KeyValue(r.name) }
+
+// Windows implements store.Reading.
+func (r *reading) Windows() (store.WindowReader, error) { return r.snap.Windows(r.name) }
+
+// Sessions implements store.Reading.
+func (r *reading) Sessions() (store.SessionReader, error) { return r.snap.Sessions(r.name) }
+
+// Versions implements store.Reading.
+func (r *reading) Versions() (store.VersionedReader, error) { return r.snap.Versions(r.name) }
 
 // Facts implements store.Reading.
 func (r *reading) Facts() store.Facts {

@@ -167,7 +167,7 @@ func TestSimSilentRejoin(t *testing.T) {
 				if err != nil {
 					continue
 				}
-				v, err := r.Get(t.Context(), fmt.Appendf(nil, "of-%d", p))
+				v, err := keyValue(t, r).Get(t.Context(), fmt.Appendf(nil, "of-%d", p))
 				if err != nil || binary.BigEndian.Uint64(v.Data) != 7 {
 					t.Errorf("partition %d: %x, %v at an age of %s: want 7 for 10s now", p, v.Data, err, r.Facts().Age)
 				}

@@ -49,7 +49,7 @@ func (s *Server) openLocal(ctx context.Context, sc *scan, p store.Partition) (*l
 		r.Close()
 		return nil, err
 	}
-	it, err := r.Scan(ctx, sc.forPartition(p))
+	it, err := r.scan(ctx, sc.forPartition(p))
 	if err != nil {
 		r.Close()
 		return nil, err

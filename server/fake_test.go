@@ -96,10 +96,15 @@ func (f *fakeStores) drop(p store.Partition) []store.Entry {
 }
 
 type fakeReading struct {
+	store.NoReads
+
 	f      *fakeStores
 	es     []store.Entry
 	closed bool
 }
+
+// KeyValue is the one kind it has.
+func (r *fakeReading) KeyValue() (store.KeyValueReader, error) { return r, nil }
 
 func (r *fakeReading) Close() {
 	if r.closed {

@@ -67,7 +67,7 @@ func (s *Server) getLocal(ctx context.Context, rd *read, p store.Partition, l *l
 		return err
 	}
 	defer r.Close()
-	l.value, err = r.Get(ctx, l.key)
+	l.value, err = r.get(ctx, l.key)
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
 		return err
 	}
@@ -212,7 +212,7 @@ func (s *Server) batchLocal(ctx context.Context, rd *read, p store.Partition, b 
 	for i, at := range indexes {
 		keys[i] = b.keys[at]
 	}
-	values, found, err := r.GetMany(ctx, keys)
+	values, found, err := r.getMany(ctx, keys)
 	if err != nil {
 		return err
 	}
@@ -310,7 +310,7 @@ func (q *queryService) Count(ctx context.Context, req *statemeshv1.CountRequest)
 				return err
 			}
 			defer r.Close()
-			n, err := r.ApproximateCount(ctx)
+			n, err := r.approximateCount(ctx)
 			if err != nil {
 				return err
 			}

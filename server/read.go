@@ -140,6 +140,38 @@ func (p *pinned) Close() {
 	}
 }
 
+func (p *pinned) get(ctx context.Context, key []byte) (store.Value, error) {
+	kv, err := p.KeyValue()
+	if err != nil {
+		return store.Value{}, err
+	}
+	return kv.Get(ctx, key)
+}
+
+func (p *pinned) getMany(ctx context.Context, keys [][]byte) ([]store.Value, []bool, error) {
+	kv, err := p.KeyValue()
+	if err != nil {
+		return nil, nil, err
+	}
+	return kv.GetMany(ctx, keys)
+}
+
+func (p *pinned) scan(ctx context.Context, sc store.Scan) (store.Iterator, error) {
+	kv, err := p.KeyValue()
+	if err != nil {
+		return nil, err
+	}
+	return kv.Scan(ctx, sc)
+}
+
+func (p *pinned) approximateCount(ctx context.Context) (int64, error) {
+	kv, err := p.KeyValue()
+	if err != nil {
+		return 0, err
+	}
+	return kv.ApproximateCount(ctx)
+}
+
 // worth is what one partition's part of an answer is worth, as of the moment at.
 type worth struct {
 	answer wire.Answer

@@ -44,6 +44,8 @@ var (
 	ErrCorrupt = errors.New("store: local state is corrupt")
 	// ErrLocked reports a state directory held by another process.
 	ErrLocked = errors.New("store: state directory is locked")
+	// ErrBehind reports a copy that has not reached the token asked for. See [BehindError].
+	ErrBehind = errors.New("store: behind")
 	// ErrTaskOpen reports a task that is open already in this process.
 	ErrTaskOpen = errors.New("store: task is open")
 )
@@ -224,6 +226,22 @@ func (e *PermissionDeniedError) Error() string {
 
 // Is matches ErrPermissionDenied.
 func (e *PermissionDeniedError) Is(target error) bool { return target == ErrPermissionDenied }
+
+// BehindError says how far a copy is and what was asked for.
+type BehindError struct {
+	Store     Name
+	Partition Partition
+	// Have and Want are what concerns the partition.
+	Have, Want Token
+	RetryAfter time.Duration
+}
+
+func (e *BehindError) Error() string {
+	return fmt.Sprintf("store %s partition %d: behind: have %s, want %s", e.Store, e.Partition, e.Have, e.Want)
+}
+
+// Is matches ErrBehind.
+func (e *BehindError) Is(target error) bool { return target == ErrBehind }
 
 func join(names []Name) string {
 	s := make([]string, len(names))

@@ -1,9 +1,6 @@
 package store
 
-import (
-	"context"
-	"time"
-)
+import "context"
 
 // Value is a value with its timestamp.
 type Value struct {
@@ -17,6 +14,12 @@ type Value struct {
 type Entry struct {
 	Key []byte
 	Value
+	// Start and End, in Unix milliseconds: of a window (End exclusive), a session (both inclusive) or the validity of a
+	// version (End exclusive, NoEnd for the latest). 0 in key-value stores.
+	Start, End int64
+	// Cursor is where the row is in the order of its scan, which is that of these bytes, over all partitions: a scan with
+	// this After goes on behind the row. In key-value stores it is Key.
+	Cursor []byte
 }
 
 // Scan describes an ordered read. Order is unsigned lexicographic over the key bytes.
@@ -75,28 +78,4 @@ type KeyValue interface {
 	Scan(s Scan) (Iterator, error)
 	// ApproximateCount estimates the number of keys.
 	ApproximateCount() (int64, error)
-}
-
-// ReadOptions is what the caller of a read insists on.
-type ReadOptions struct {
-	// MaxAge bounds the age of the answer; 0 means that no bound was stated.
-	MaxAge time.Duration
-}
-
-// Facts says what a reading is worth.
-type Facts struct {
-	Role     Role
-	Sequence Sequence
-	// Position of the inputs; owned by the caller.
-	Position Position
-	// Age is the proven upper limit of how old the state is, now, by the local clock.
-	Age time.Duration
-}
-
-// Reading is one partition of one store pinned at one commit. It must be closed.
-type Reading interface {
-	KeyValueReader
-	// Facts may be asked again later: Age grows. Bounds are checked right before an answer is sent.
-	Facts() Facts
-	Close()
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // Name is the name of a state store, unique in an application.
@@ -74,6 +75,14 @@ const (
 	KindKeyValue Kind = 1
 	// KindTimestampedKeyValue also keeps the timestamp of each value (upstream's TimestampedKeyValueStore).
 	KindTimestampedKeyValue Kind = 2
+	// KindWindow maps a key and a window start to a value (upstream's WindowStore).
+	KindWindow Kind = 3
+	// KindTimestampedWindow also keeps the timestamp of each value (upstream's TimestampedWindowStore).
+	KindTimestampedWindow Kind = 4
+	// KindSession maps a key and a session to a value (upstream's SessionStore).
+	KindSession Kind = 5
+	// KindVersioned keeps the versions of each key (upstream's VersionedKeyValueStore, KIP-889).
+	KindVersioned Kind = 6
 )
 
 // String is the kind's name as users write it.
@@ -83,6 +92,14 @@ func (k Kind) String() string {
 		return "key-value"
 	case KindTimestampedKeyValue:
 		return "timestamped-key-value"
+	case KindWindow:
+		return "window"
+	case KindTimestampedWindow:
+		return "timestamped-window"
+	case KindSession:
+		return "session"
+	case KindVersioned:
+		return "versioned"
 	default:
 		return "kind-" + strconv.Itoa(int(k))
 	}
@@ -96,6 +113,20 @@ type Spec struct {
 	InMemory bool
 	// NoChangelog switches the changelog off (upstream's withLoggingDisabled): such a store is lost with its owner.
 	NoChangelog bool
+	// Retention says how long rows of a window or session store are kept, and for how long the history of a versioned one
+	// goes back, by stream time. At least 1 ms; key-value stores have none.
+	Retention time.Duration
+	// WindowSize of a window store; at most Retention.
+	WindowSize time.Duration
+	// SegmentInterval is the span of time that expires as a whole. 0: upstream's default, for window and session stores the
+	// greater of Retention/2 and a minute. Changing it drops the local copy, which is restored.
+	SegmentInterval time.Duration
+	// RetainDuplicates keeps every value that was put into a window of a key.
+	RetainDuplicates bool
+	// Caching puts the record cache before the store: changes go downstream and to the changelog when the cache is flushed,
+	// at a commit or under pressure, and only the last of each key does (upstream's withCachingEnabled). Not for versioned
+	// stores, nor where duplicates are kept.
+	Caching bool
 	// ChangelogConfig overrides settings of the changelog topic at creation.
 	ChangelogConfig map[string]string
 	// KeyFormat and ValueFormat name the serdes for people and generic clients: "bytes" (or empty), "string",

@@ -178,7 +178,11 @@ func (m *mesh) dump(view string, partitions int32) map[string]store.Value {
 	rows := make(map[string]store.Value)
 	for p := range store.Partition(partitions) {
 		r := m.read(store.Name(view), p)
-		it, err := r.Scan(m.t.Context(), store.Scan{})
+		kv, err := r.KeyValue()
+		if err != nil {
+			m.t.Fatal(err)
+		}
+		it, err := kv.Scan(m.t.Context(), store.Scan{})
 		if err != nil {
 			m.t.Fatal(err)
 		}

@@ -3,7 +3,6 @@ package layered
 import (
 	"context"
 	"errors"
-	"slices"
 	"sync/atomic"
 
 	"github.com/statemesh/statemesh/store"
@@ -38,19 +37,58 @@ func (s *Stores) newSnapshot(v *view) *Snapshot {
 
 // KeyValue is a store of the snapshot. *store.UnknownStoreError when the task does not have it.
 func (s *Snapshot) KeyValue(name store.Name) (store.KeyValueReader, error) {
-	i := slices.IndexFunc(s.view.stores, func(sv storeView) bool { return sv.spec.Name == name })
-	if i < 0 {
-		known := make([]store.Name, 0, len(s.view.stores))
-		for _, sv := range s.view.stores {
-			known = append(known, sv.spec.Name)
-		}
-		return nil, &store.UnknownStoreError{Store: name, Known: known}
+	i, spec, err := s.find(name)
+	if err != nil {
+		return nil, err
+	}
+	if spec.Kind != store.KindKeyValue && spec.Kind != store.KindTimestampedKeyValue {
+		return store.NoReads{Store: name, Kind: spec.Kind}.KeyValue()
 	}
 	if s.firstUsed.CompareAndSwap(false, true) {
 		s.first = reader{snap: s, number: i}
 		return &s.first, nil
 	}
 	return &reader{snap: s, number: i}, nil
+}
+
+// Windows is a window store of the snapshot.
+func (s *Snapshot) Windows(name store.Name) (store.WindowReader, error) {
+	_, spec, err := s.find(name)
+	if err != nil {
+		return nil, err
+	}
+	return store.NoReads{Store: name, Kind: spec.Kind}.Windows()
+}
+
+// Sessions is a session store of the snapshot.
+func (s *Snapshot) Sessions(name store.Name) (store.SessionReader, error) {
+	_, spec, err := s.find(name)
+	if err != nil {
+		return nil, err
+	}
+	return store.NoReads{Store: name, Kind: spec.Kind}.Sessions()
+}
+
+// Versions is a versioned store of the snapshot.
+func (s *Snapshot) Versions(name store.Name) (store.VersionedReader, error) {
+	_, spec, err := s.find(name)
+	if err != nil {
+		return nil, err
+	}
+	return store.NoReads{Store: name, Kind: spec.Kind}.Versions()
+}
+
+func (s *Snapshot) find(name store.Name) (int, *store.Spec, error) {
+	for i := range s.view.stores {
+		if spec := &s.view.stores[i].spec; spec.Name == name {
+			return i, spec, nil
+		}
+	}
+	known := make([]store.Name, 0, len(s.view.stores))
+	for _, sv := range s.view.stores {
+		known = append(known, sv.spec.Name)
+	}
+	return 0, nil, &store.UnknownStoreError{Store: name, Known: known}
 }
 
 // Checkpoint of the commit; must not be changed.
