@@ -58,15 +58,8 @@ type space struct {
 	desc      descriptor
 	record    []byte
 	snapshots map[*snapshot]struct{}
-}
-
-// doomed is a prefix whose bytes are to be given back.
-type doomed struct {
-	space *space
-	store engine.StoreID // 0: the whole space
-	since time.Time
-	// drop is the number of the drop: snapshots with a lower one may see the prefix.
-	drop uint64
+	// floors are the lowest segments that are not dead, segment 0 apart. The map is replaced, never changed.
+	floors map[engine.StoreID]engine.Segment
 }
 
 // open opens the database in opt.Dir as it is, and undoes leftovers.
@@ -209,19 +202,13 @@ func (db *DB) load() error {
 // adopt takes a key space that was found on disk.
 func (db *DB) adopt(sp *space) {
 	if sp.desc.Dropped {
-		db.doom(sp, 0)
+		db.doom(&doomed{space: sp})
 		return
 	}
 	for _, id := range sp.desc.Doomed {
-		db.doom(sp, id)
+		db.doom(&doomed{space: sp, store: id})
 	}
 	db.spaces[sp.id] = sp
-}
-
-// doom marks a prefix to be reclaimed. db.mu is held, or nobody else has db.
-func (db *DB) doom(sp *space, id engine.StoreID) {
-	db.drops++
-	db.doomed = append(db.doomed, &doomed{space: sp, store: id, since: time.Now(), drop: db.drops})
 }
 
 // enter begins a read. leave must follow when it returns nil.

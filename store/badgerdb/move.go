@@ -36,18 +36,21 @@ func (db *DB) Move(ctx context.Context, moves ...engine.Move) error {
 	if err := db.ready(); err != nil {
 		return err
 	}
+	floors := make([]map[engine.StoreID]engine.Segment, len(moves))
 	db.mu.Lock()
-	for _, m := range moves {
-		if db.spaces[m.Space] == nil {
+	for i, m := range moves {
+		sp := db.spaces[m.Space]
+		if sp == nil {
 			db.mu.Unlock()
 			return fmt.Errorf("database %s: key space %d: %w", db.opt.Dir, m.Space, engine.ErrDropped)
 		}
+		floors[i] = sp.floors
 	}
 	db.mu.Unlock()
 
 	chk := check{Timestamp: db.tick()}
 	entries := make([]*badger.Entry, 0, len(moves)+1)
-	err := db.writeData(moves, &chk)
+	err := db.writeData(moves, floors, &chk)
 	for _, m := range moves {
 		entries = append(entries, badger.NewEntry(recordKey(m.Space), slices.Clone(m.Record)))
 	}
@@ -65,12 +68,15 @@ func (db *DB) Move(ctx context.Context, moves ...engine.Move) error {
 	return nil
 }
 
-// writeData writes the data of moves and makes it durable.
-func (db *DB) writeData(moves []engine.Move, chk *check) error {
+// writeData writes the data of moves, without what is below the floors, and makes it durable.
+func (db *DB) writeData(moves []engine.Move, floors []map[engine.StoreID]engine.Segment, chk *check) error {
 	b := newBatch(db.badger, chk.Timestamp)
 	defer b.cancel()
-	for _, m := range moves {
+	for i, m := range moves {
 		for w := range m.Writes {
+			if w.Segment > 0 && w.Segment < floors[i][w.Store] {
+				continue
+			}
 			key := b.key(m.Space, w)
 			if w.Value == nil {
 				b.delete(key)

@@ -23,8 +23,8 @@ type snapshot struct {
 	// uses are its iterators, plus one until it is released.
 	uses     atomic.Int64
 	released atomic.Bool
-	// cut is set before what it reads is dropped.
-	cut atomic.Bool
+	// losses are set before what it reads is dropped; nil while nothing was.
+	losses atomic.Pointer[losses]
 }
 
 // Snapshot pins D.
@@ -60,7 +60,7 @@ func (s *snapshot) Get(id engine.StoreID, segment engine.Segment, key, dst []byt
 	out, err := s.get(*full, dst)
 	s.db.keys.Put(full)
 	s.db.leave()
-	if s.cut.Load() { // what was not found may have been dropped
+	if s.lost(id, segment) { // what was not found may have been dropped
 		return nil, engine.ErrDropped
 	}
 	return out, err
@@ -156,7 +156,7 @@ func (it *iterator) Next() bool {
 	it.mu.Lock()
 	ok := it.step()
 	it.mu.Unlock()
-	if it.snap.cut.Load() { // what was read may lack what was dropped
+	if it.snap.lost(it.rng.Store, it.rng.Segment) { // what was read may lack what was dropped
 		it.cut(engine.ErrDropped)
 		return false
 	}

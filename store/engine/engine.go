@@ -11,9 +11,9 @@ import (
 
 // The errors of engines beside those of package store.
 var (
-	// ErrDropped reports a read of a key space that was dropped while the snapshot was open. What the read had returned
-	// so far is right, but it is not all.
-	ErrDropped = fmt.Errorf("the copy was dropped: %w", store.ErrClosed)
+	// ErrDropped reports a read of what was dropped, or has expired, while the snapshot was open. What the read had
+	// returned so far is right, but it is not all.
+	ErrDropped = fmt.Errorf("the data was dropped: %w", store.ErrClosed)
 	// ErrReadOnly reports an engine that takes no moves until the cause is removed; reads go on at the last whole move.
 	ErrReadOnly = errors.New("store: the engine takes no writes")
 )
@@ -24,7 +24,7 @@ type SpaceID uint32
 // StoreID names a store inside a key space.
 type StoreID uint16
 
-// Segment is the part of a store that expires as a whole. Segments are ordered by number.
+// Segment is the part of a store that expires as a whole. Segments are ordered by number; segment 0 never expires.
 type Segment uint64
 
 // Space describes a key space.
@@ -88,13 +88,24 @@ type Engine interface {
 	Move(ctx context.Context, moves ...Move) error
 	// Snapshot pins the state after the last move of the engine. It must be released.
 	Snapshot(id SpaceID) (Snapshot, error)
-	// Drop hides a key space; that is durable when it returns. Reclaim gives its bytes back.
-	Drop(ctx context.Context, id SpaceID) error
-	// Reclaim gives back what Drop and Open have left behind. What readers still look at is left for a later call, which
-	// pending reports; but only for so long: then their reads end with ErrDropped.
-	Reclaim(ctx context.Context) (pending bool, err error)
+	Upkeep
 	// Close ends everything that is open with store.ErrClosed and releases the engine.
 	Close() error
+}
+
+// Upkeep is the part of an Engine that makes room.
+type Upkeep interface {
+	// Drop hides a key space; that is durable when it returns. Reclaim gives its bytes back.
+	Drop(ctx context.Context, id SpaceID) error
+	// Expire says that segments 1 to below-1 of a store are dead: nobody asks a snapshot taken from now on for them, and
+	// what later moves write there is left out. Snapshots that are open may go on reading them, until Reclaim. It costs
+	// little, does no I/O and never takes anything back: a lower below does nothing. An engine forgets it when it is
+	// closed, so who knows what is dead says it again after opening; say it only of what a durable record proves dead.
+	// ErrDropped when there is no such key space.
+	Expire(id SpaceID, s StoreID, below Segment) error
+	// Reclaim gives back what Drop, Open and Expire have left behind. What readers still may look at is left for a later
+	// call, which pending reports; but only for so long: then their reads of that, and only of that, end with ErrDropped.
+	Reclaim(ctx context.Context) (pending bool, err error)
 }
 
 // Snapshot reads one key space as it was after one move. Safe for concurrent use.

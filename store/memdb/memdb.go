@@ -28,6 +28,8 @@ type space struct {
 	info      engine.Space
 	nextStore engine.StoreID
 	trees     map[treeID]*tree
+	// floors are the lowest segments that are not dead, segment 0 apart.
+	floors map[engine.StoreID]engine.Segment
 	// published is what snapshots share until the next move: copies of the trees, made when first asked for.
 	published map[treeID]*tree
 }
@@ -64,7 +66,7 @@ func (db *DB) Open(_ context.Context, task store.TaskID, stores []engine.Declare
 	}
 	sp := db.find(task)
 	if sp == nil {
-		sp = &space{info: engine.Space{ID: db.next, Task: task}, nextStore: 1, trees: make(map[treeID]*tree)}
+		sp = &space{info: engine.Space{ID: db.next, Task: task}, nextStore: 1, trees: make(map[treeID]*tree), floors: make(map[engine.StoreID]engine.Segment)}
 		db.spaces[db.next] = sp
 		db.next++
 	}
@@ -86,6 +88,7 @@ func (db *DB) Open(_ context.Context, task store.TaskID, stores []engine.Declare
 			delete(sp.trees, id)
 		}
 	}
+	maps.DeleteFunc(sp.floors, func(id engine.StoreID, _ engine.Segment) bool { return !live[id] })
 	sp.info.Stores = placed
 	sp.published = nil
 	return clone(sp.info), nil
@@ -140,6 +143,30 @@ func (db *DB) Drop(_ context.Context, id engine.SpaceID) error {
 	return nil
 }
 
+// Expire forgets segments; snapshots keep what they pinned.
+func (db *DB) Expire(id engine.SpaceID, s engine.StoreID, below engine.Segment) error {
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	if db.closed {
+		return store.ErrClosed
+	}
+	sp := db.spaces[id]
+	if sp == nil {
+		return fmt.Errorf("key space %d: %w", id, engine.ErrDropped)
+	}
+	if below <= sp.floors[s] {
+		return nil
+	}
+	sp.floors[s] = below
+	for id := range sp.trees {
+		if id.store == s && sp.dead(id) {
+			delete(sp.trees, id)
+			sp.published = nil
+		}
+	}
+	return nil
+}
+
 // Reclaim has nothing to do: memory goes with the last snapshot.
 func (db *DB) Reclaim(context.Context) (bool, error) { return false, nil }
 
@@ -171,6 +198,9 @@ func clone(s engine.Space) engine.Space {
 func (sp *space) apply(m engine.Move) {
 	for w := range m.Writes {
 		id := treeID{w.Store, w.Segment}
+		if sp.dead(id) {
+			continue
+		}
 		t := sp.trees[id]
 		if t == nil {
 			if w.Value == nil {
@@ -188,3 +218,5 @@ func (sp *space) apply(m engine.Move) {
 	sp.info.Record = slices.Clone(m.Record)
 	sp.published = nil
 }
+
+func (sp *space) dead(id treeID) bool { return id.segment > 0 && id.segment < sp.floors[id.store] }

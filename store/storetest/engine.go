@@ -24,6 +24,7 @@ func Engine(t *testing.T, open func(t *testing.T) engine.Engine) {
 		"snapshots":         engineSnapshots,
 		"ranges":            engineRanges,
 		"drop":              engineDrop,
+		"expire":            engineExpire,
 		"close":             engineClose,
 		"many writes":       engineLargeMove,
 		"readers and moves": engineConcurrent,
@@ -285,37 +286,6 @@ func engineRanges(t *testing.T, e engine.Engine) {
 	}
 }
 
-func engineDrop(t *testing.T, e engine.Engine) {
-	a, b := openSpace(t, e, 0, "x"), openSpace(t, e, 1, "x")
-	x := a.Stores["x"].ID
-	move(t, e, EngineMove(a.ID, x, "1", map[string]string{"k": "a"}), EngineMove(b.ID, b.Stores["x"].ID, "1", map[string]string{"k": "b"}))
-	if err := e.Drop(t.Context(), a.ID); err != nil {
-		t.Fatal(err)
-	}
-	if err := e.Drop(t.Context(), a.ID); err != nil {
-		t.Errorf("dropped twice: %v", err)
-	}
-	if sp := e.Spaces(); len(sp) != 1 || sp[0].ID != b.ID {
-		t.Errorf("after the drop: %+v", sp)
-	}
-	if _, err := e.Snapshot(a.ID); !errors.Is(err, engine.ErrDropped) {
-		t.Errorf("snapshot of a dropped key space: %v", err)
-	}
-	if pending, err := e.Reclaim(t.Context()); pending || err != nil {
-		t.Errorf("reclaim: %t, %v", pending, err)
-	}
-	again := openSpace(t, e, 0, "x")
-	if again.ID == a.ID || again.Record != nil {
-		t.Errorf("a key space begins with another's past: %+v, before %+v", again, a)
-	}
-	if got, _ := EngineContent(t, e, again.ID, again.Stores["x"].ID); len(got) != 0 {
-		t.Errorf("a new key space holds %v", got)
-	}
-	if got, record := EngineContent(t, e, b.ID, b.Stores["x"].ID); got["k"] != "b" || record != "1" {
-		t.Errorf("SE-03: another task lost its data: %v %q", got, record)
-	}
-}
-
 func engineClose(t *testing.T, e engine.Engine) {
 	a := openSpace(t, e, 0, "x")
 	x := a.Stores["x"].ID
@@ -326,7 +296,7 @@ func engineClose(t *testing.T, e engine.Engine) {
 	_, opened := e.Open(t.Context(), store.TaskID{}, nil)
 	_, snap := e.Snapshot(a.ID)
 	moved := e.Move(t.Context(), EngineMove(a.ID, x, "1", nil))
-	for i, err := range []error{opened, snap, moved} {
+	for i, err := range []error{opened, snap, moved, e.Expire(a.ID, x, 1)} {
 		if !errors.Is(err, store.ErrClosed) {
 			t.Errorf("call %d after Close: %v", i, err)
 		}
@@ -421,25 +391,6 @@ func readWholeMoves(t *testing.T, e engine.Engine, sp engine.Space) {
 		if _, serr := fmt.Sscan(got["a"], &n); serr != nil || err != nil || string(a) != got["a"] || got["b"] != got["a"] || len(got) != n+3 {
 			t.Errorf("a reader sees the state of no move: a=%s b=%s and %d keys, %v %v", got["a"], got["b"], len(got), err, serr)
 			return
-		}
-	}
-}
-
-// dropOften is SE-03: dropping one task's key space disturbs no other's moves.
-func dropOften(t *testing.T, e engine.Engine) {
-	for i := range 10 {
-		sp, err := e.Open(t.Context(), store.TaskID{Subtopology: 9}, []engine.Declared{{Name: "x", Kind: store.KindKeyValue}})
-		if err == nil {
-			err = e.Move(t.Context(), EngineMove(sp.ID, sp.Stores["x"].ID, "r", map[string]string{"k": fmt.Sprint(i)}))
-		}
-		if err == nil {
-			err = e.Drop(t.Context(), sp.ID)
-		}
-		if err == nil {
-			_, err = e.Reclaim(t.Context())
-		}
-		if err != nil {
-			t.Errorf("SE-03: %v", err)
 		}
 	}
 }
