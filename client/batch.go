@@ -88,7 +88,7 @@ func (b *batch) send(ctx context.Context, q statemeshv1.QueryServiceClient, part
 
 // lookup asks for keys. What is too much for one message, of the request, the answer, or in number, goes in two halves.
 func (b *batch) lookup(ctx context.Context, q statemeshv1.QueryServiceClient, indexes []int) error {
-	req := &statemeshv1.BatchGetRequest{Store: string(b.name), Keys: make([][]byte, len(indexes)), Options: b.o.proto()}
+	req := &statemeshv1.BatchGetRequest{Store: string(b.name), Keys: make([][]byte, len(indexes)), Options: b.o.proto(b.name)}
 	for i, at := range indexes {
 		req.Keys[i] = b.keys[at]
 	}

@@ -44,7 +44,7 @@ func (c *Client) Count(ctx context.Context, name store.Name, opts ...Option) (Co
 	}
 	send := func(ctx context.Context, q statemeshv1.QueryServiceClient, parts []store.Partition) error {
 		sent := time.Now()
-		resp, err := q.Count(ctx, &statemeshv1.CountRequest{Store: string(name), Partitions: toInt32(parts), Options: o.proto()})
+		resp, err := q.Count(ctx, &statemeshv1.CountRequest{Store: string(name), Partitions: toInt32(parts), Options: o.proto(name)})
 		if err != nil {
 			return err
 		}

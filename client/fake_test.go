@@ -237,7 +237,7 @@ func (mb *member) Get(ctx context.Context, req *statemeshv1.GetRequest) (*statem
 	if !ok {
 		return nil, &wire.AbsentError{Store: counts, Answer: a}
 	}
-	return &statemeshv1.GetResponse{Value: wire.FromValue(store.Value{Data: []byte(v), Timestamp: 7}), Answer: wire.FromAnswer(a)}, nil
+	return &statemeshv1.GetResponse{Value: wire.FromValue(store.Value{Data: []byte(v), Timestamp: 7}), Answer: wire.FromAnswer(counts, a)}, nil
 }
 
 func (mb *member) BatchGet(ctx context.Context, req *statemeshv1.BatchGetRequest) (*statemeshv1.BatchGetResponse, error) {
@@ -262,7 +262,7 @@ func (mb *member) BatchGet(ctx context.Context, req *statemeshv1.BatchGetRequest
 		resp.Results = append(resp.Results, r)
 	}
 	for _, p := range slices.Sorted(maps.Keys(answers)) {
-		resp.Answers = append(resp.Answers, wire.FromAnswer(answers[p]))
+		resp.Answers = append(resp.Answers, wire.FromAnswer(counts, answers[p]))
 	}
 	return resp, nil
 }
@@ -280,7 +280,7 @@ func (mb *member) Count(ctx context.Context, req *statemeshv1.CountRequest) (*st
 		mb.m.mu.Lock()
 		resp.ApproximateCount += int64(len(mb.m.data[store.Partition(p)]))
 		mb.m.mu.Unlock()
-		resp.Answers = append(resp.Answers, wire.FromAnswer(mb.answer(store.Partition(p), owner, epoch)))
+		resp.Answers = append(resp.Answers, wire.FromAnswer(counts, mb.answer(store.Partition(p), owner, epoch)))
 	}
 	return resp, nil
 }
@@ -298,7 +298,7 @@ func (mb *member) Scan(req *statemeshv1.ScanRequest, st grpc.ServerStreamingServ
 		if err != nil {
 			return err
 		}
-		first.Answers = append(first.Answers, wire.FromAnswer(mb.answer(p, owner, epoch)))
+		first.Answers = append(first.Answers, wire.FromAnswer(counts, mb.answer(p, owner, epoch)))
 		mb.m.mu.Lock()
 		for k, v := range mb.m.data[p] {
 			if inScan(req, []byte(k)) {

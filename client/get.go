@@ -35,7 +35,7 @@ func (c *Client) Get(ctx context.Context, name store.Name, key []byte, opts ...O
 	send := func(ctx context.Context, q statemeshv1.QueryServiceClient, parts []store.Partition) error {
 		p := int32(parts[0])
 		sent := time.Now()
-		resp, err := q.Get(ctx, &statemeshv1.GetRequest{Store: string(name), Key: key, Partition: &p, Options: o.proto()})
+		resp, err := q.Get(ctx, &statemeshv1.GetRequest{Store: string(name), Key: key, Partition: &p, Options: o.proto(name)})
 		if err != nil {
 			return c.absence(name, o, err, sent, &r)
 		}

@@ -29,7 +29,9 @@ func gather(opts []Option) *callOptions {
 	return o
 }
 
-func (o *callOptions) proto() *statemeshv1.ReadOptions { return wire.FromReadOptions(o.read) }
+func (o *callOptions) proto(name store.Name) *statemeshv1.ReadOptions {
+	return wire.FromReadOptions(name, &o.read)
+}
 
 func (o *callOptions) prefer() router.Preference {
 	if o.read.OnlyActive {

@@ -165,7 +165,7 @@ func (s *scan) before(a, b *statemeshv1.Row) bool {
 func (s *scan) request(parts []store.Partition, token []byte, limit int64) *statemeshv1.ScanRequest {
 	req := &statemeshv1.ScanRequest{
 		Store: string(s.name), Partitions: toInt32(parts), From: s.q.From, To: s.q.To, Prefix: s.q.Prefix,
-		Order: statemeshv1.Order_ORDER_ASCENDING, ResumeToken: token, Options: s.o.proto(),
+		Order: statemeshv1.Order_ORDER_ASCENDING, ResumeToken: token, Options: s.o.proto(s.name),
 	}
 	if s.q.Reverse {
 		req.Order = statemeshv1.Order_ORDER_DESCENDING

@@ -149,6 +149,7 @@ func (b *Built) Plan(partitions map[string]int32) (*Plan, error) {
 				// Keys are hashed by the topics that lead to the store, which may be fewer than the sub-topology's.
 				Partitions: counts[s.fedBy[0]], SourceTopic: s.fedBy[0],
 				KeyFormat: s.spec.KeyFormat, ValueFormat: s.spec.ValueFormat,
+				Retention: s.spec.Retention, WindowSize: s.spec.WindowSize,
 			})
 		}
 	}

@@ -1,6 +1,8 @@
 package router
 
 import (
+	"time"
+
 	"github.com/statemesh/statemesh/store"
 )
 
@@ -32,6 +34,8 @@ type StoreInfo struct {
 	KeyFormat, ValueFormat string
 	// SourceTopic is the topic whose partitioning the store follows.
 	SourceTopic string
+	// Retention and WindowSize: see [store.Spec]. 0 where the kind has none.
+	Retention, WindowSize time.Duration
 }
 
 // Data is what a snapshot is made of.

@@ -109,7 +109,7 @@ func (s *Server) openRemote(ctx, round context.Context, sc *scan, to router.Repl
 	defer stop()
 	sent := time.Now()
 	c := &remoteCursor{s: s, ctx: ctx, cancel: cancel, order: sc.order(), parts: slices.Sorted(slices.Values(parts))}
-	c.stream, err = client.Scan(hop, sc.request(s.hopOptions(sc.rd, to), c.parts))
+	c.stream, err = client.Scan(hop, sc.request(s.hopOptions(sc.rd, to, parts...), c.parts))
 	if err != nil {
 		cancel()
 		return nil, s.hopError(round, err)

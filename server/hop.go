@@ -60,12 +60,18 @@ func (s *Server) hopError(ctx context.Context, err error) error {
 	return err
 }
 
-// hopOptions are the options of a forwarded read. A standby gets the default bound of a request that has none, which it
-// then checks where the answer is given.
-func (s *Server) hopOptions(rd *read, to router.Replica) *statemeshv1.ReadOptions {
+// hopOptions are the options of a forwarded read of some partitions. A standby gets the default bound of a request that
+// has none, which it then checks where the answer is given. Of a token goes along what concerns these partitions.
+func (s *Server) hopOptions(rd *read, to router.Replica, parts ...store.Partition) *statemeshv1.ReadOptions {
 	o := rd.opts
 	o.MaxStaleness = s.bound(rd, to.Role)
-	return wire.FromReadOptions(o)
+	if !o.AtLeast.Empty() {
+		o.AtLeast, o.Wait = store.Token{}, rd.patience()
+		for _, p := range parts {
+			o.AtLeast.Raise(rd.opts.AtLeast.At(p))
+		}
+	}
+	return wire.FromReadOptions(rd.store, &o)
 }
 
 // checkAnswers reads the answers of a peer: one for each partition asked for, in any order.

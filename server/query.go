@@ -58,7 +58,7 @@ func (q *queryService) Get(ctx context.Context, req *statemeshv1.GetRequest) (*s
 	if !l.found {
 		return nil, &wire.AbsentError{Store: rd.store, Answer: answer}
 	}
-	return &statemeshv1.GetResponse{Value: wire.FromValue(l.value), Answer: wire.FromAnswer(answer)}, nil
+	return &statemeshv1.GetResponse{Value: wire.FromValue(l.value), Answer: wire.FromAnswer(rd.store, answer)}, nil
 }
 
 func (s *Server) getLocal(ctx context.Context, rd *read, p store.Partition, l *lookup) error {
@@ -115,7 +115,7 @@ func (s *Server) getFrom(ctx context.Context, rd *read, to router.Replica, p sto
 	hop, cancel := s.hopContext(ctx)
 	defer cancel()
 	resp, err := client.Get(hop, &statemeshv1.GetRequest{
-		Store: string(rd.store), Key: key, Partition: new(int32(p)), Options: s.hopOptions(rd, to),
+		Store: string(rd.store), Key: key, Partition: new(int32(p)), Options: s.hopOptions(rd, to, p),
 	})
 	err = s.hopError(ctx, err)
 	var answer wire.Answer
@@ -233,7 +233,7 @@ func (s *Server) batchRemote(ctx context.Context, rd *read, to router.Replica, p
 	if err != nil {
 		return err
 	}
-	req := &statemeshv1.BatchGetRequest{Store: string(rd.store), Options: s.hopOptions(rd, to)}
+	req := &statemeshv1.BatchGetRequest{Store: string(rd.store), Options: s.hopOptions(rd, to, parts...)}
 	var at []int
 	for _, p := range parts {
 		for _, i := range b.byPart[p] {
@@ -348,7 +348,7 @@ func (s *Server) countRemote(ctx context.Context, rd *read, to router.Replica, p
 	defer cancel()
 	sent := time.Now()
 	resp, err := client.Count(hop, &statemeshv1.CountRequest{
-		Store: string(rd.store), Partitions: fromPartitions(parts), Options: s.hopOptions(rd, to),
+		Store: string(rd.store), Partitions: fromPartitions(parts), Options: s.hopOptions(rd, to, parts...),
 	})
 	if err := s.hopError(ctx, err); err != nil {
 		return 0, nil, err
@@ -370,7 +370,7 @@ func (s *Server) sealAll(rd *read, worths []worth) ([]*statemeshv1.Answer, error
 		if err != nil {
 			return nil, err
 		}
-		out[i] = wire.FromAnswer(a)
+		out[i] = wire.FromAnswer(rd.store, a)
 	}
 	return out, nil
 }

@@ -169,7 +169,7 @@ func TestBadRequests(t *testing.T) {
 	opts := func(o *statemeshv1.ReadOptions) func(context.Context) error {
 		return getReq(func(r *statemeshv1.GetRequest) { r.Options = o })
 	}
-	unknown := protowire.AppendTag(nil, 5, protowire.BytesType)
+	unknown := protowire.AppendTag(nil, 99, protowire.BytesType)
 	unknown = protowire.AppendBytes(unknown, []byte("token"))
 	withUnknown := &statemeshv1.ReadOptions{}
 	withUnknown.ProtoReflect().SetUnknown(unknown)
@@ -187,7 +187,7 @@ func TestBadRequests(t *testing.T) {
 		"staleness 0":     {opts(&statemeshv1.ReadOptions{MaxStaleness: durationpb.New(0)}), bad},
 		"staleness -1":    {opts(&statemeshv1.ReadOptions{MaxStaleness: durationpb.New(-time.Second)}), bad},
 		"staleness wild":  {opts(&statemeshv1.ReadOptions{MaxStaleness: &durationpb.Duration{Seconds: 1 << 62, Nanos: -5}}), bad},
-		"uncommitted":     {opts(&statemeshv1.ReadOptions{Isolation: statemeshv1.IsolationLevel_ISOLATION_LEVEL_READ_UNCOMMITTED}), bad},
+		"token":           {opts(&statemeshv1.ReadOptions{AtLeast: [][]byte{[]byte("x")}}), bad},
 		"isolation 99":    {opts(&statemeshv1.ReadOptions{Isolation: 99}), bad},
 		"cache -1":        {opts(&statemeshv1.ReadOptions{Cache: -1}), bad},
 		"role 7":          {opts(&statemeshv1.ReadOptions{Role: 7}), bad},

@@ -26,7 +26,7 @@ func (s *Server) newRead(ctx context.Context, name string, options *statemeshv1.
 	if name == "" || len(name) > wire.MaxStoreNameBytes {
 		return nil, &store.InvalidRequestError{Field: "store", Reason: fmt.Sprintf("a name has 1 to %d bytes", wire.MaxStoreNameBytes)}
 	}
-	opts, err := wire.ToReadOptions(options)
+	opts, err := wire.ToReadOptions(store.Name(name), options)
 	if err != nil {
 		return nil, err
 	}
@@ -43,6 +43,14 @@ func (s *Server) newRead(ctx context.Context, name string, options *statemeshv1.
 	}
 	c := callOf(ctx)
 	return &read{store: info.Name, opts: opts, info: info, origin: c.origin, call: c}, nil
+}
+
+// patience is how long a copy may still wait: Wait counts from the start of the request, whoever is asked in between.
+func (rd *read) patience() time.Duration {
+	if rd.opts.Wait <= 0 {
+		return 0
+	}
+	return max(0, rd.opts.Wait-time.Since(rd.call.start))
 }
 
 // retryNoMetadata: about as long as a group takes to publish its first map.
@@ -123,7 +131,11 @@ type pinned struct {
 
 // pin opens a partition of this instance.
 func (s *Server) pin(ctx context.Context, rd *read, p store.Partition) (*pinned, error) {
-	r, err := s.deps.Stores.Read(ctx, rd.store, p, store.ReadOptions{MaxAge: rd.opts.MaxStaleness})
+	o := store.ReadOptions{MaxAge: rd.opts.MaxStaleness, Isolation: rd.opts.Isolation}
+	if !rd.opts.AtLeast.Empty() {
+		o.AtLeast, o.Wait = rd.opts.AtLeast.At(p), rd.patience()
+	}
+	r, err := s.deps.Stores.Read(ctx, rd.store, p, o)
 	if err != nil {
 		return nil, err
 	}
@@ -190,8 +202,8 @@ func (s *Server) seal(rd *read, w worth) (wire.Answer, error) {
 	a := w.answer
 	a.Facts.Age += time.Since(w.at)
 	if rd.opts.OnlyActive && a.Facts.Role != store.RoleActive {
-		return a, &store.NotReadyError{
-			Store: rd.store, Partition: a.Partition, Reason: "not the owner, which the caller insists on", RetryAfter: retryNoMetadata,
+		return a, &store.NotActiveError{
+			Store: rd.store, Partition: a.Partition, Role: a.Facts.Role, RetryAfter: retryNoMetadata,
 		}
 	}
 	if b := s.bound(rd, a.Facts.Role); b > 0 && a.Facts.Age > b {

@@ -30,8 +30,9 @@ type leg struct {
 	redirects int
 	// lastResort is set once this instance was asked although the map does not name it.
 	lastResort bool
-	// cause is the error of the first candidate that was passed over.
-	cause error
+	// cause is the error of the first candidate that was passed over, or of one that is behind the caller's token.
+	cause  error
+	behind bool
 }
 
 const (
@@ -155,9 +156,9 @@ func (l *leg) tried(instance string) bool {
 // refused is the error of a leg that nobody is left to be asked for. When one copy alone was asked and knows itself what
 // is wrong, its own words are better than a list of one.
 func (l *leg) refused(err error) error {
-	if errors.Is(err, store.ErrNoReplica) && len(l.q.Tried) == 1 {
+	if errors.Is(err, store.ErrNoReplica) && (len(l.q.Tried) == 1 || l.behind) {
 		switch wire.Reason(l.cause) {
-		case statemeshv1.Reason_REASON_NOT_READY, statemeshv1.Reason_REASON_SHUTTING_DOWN, statemeshv1.Reason_REASON_CORRUPT:
+		case statemeshv1.Reason_REASON_NOT_READY, statemeshv1.Reason_REASON_BEHIND, statemeshv1.Reason_REASON_NOT_ACTIVE, statemeshv1.Reason_REASON_SHUTTING_DOWN, statemeshv1.Reason_REASON_CORRUPT:
 			return l.cause
 		default:
 		}
@@ -253,6 +254,12 @@ func partitionOf(err error, name store.Name) (store.Partition, bool) {
 	if e, ok := errors.AsType[*store.NotReadyError](err); ok {
 		return e.Partition, e.Store == name
 	}
+	if e, ok := errors.AsType[*store.BehindError](err); ok {
+		return e.Partition, e.Store == name
+	}
+	if e, ok := errors.AsType[*store.NotActiveError](err); ok {
+		return e.Partition, e.Store == name
+	}
 	return 0, false
 }
 
@@ -274,7 +281,9 @@ func (s *Server) passOver(ctx context.Context, l *leg, to router.Replica, err er
 		if l.redirects++; l.redirects <= maxRedirects {
 			return nil
 		}
-	case errors.Is(err, store.ErrNotReady), errors.Is(err, store.ErrShuttingDown), errors.Is(err, store.ErrCorrupt),
+	case errors.Is(err, store.ErrBehind): // of all reasons the one that a caller with a token can act on
+		l.cause, l.behind = err, true
+	case errors.Is(err, store.ErrNotReady), errors.Is(err, store.ErrShuttingDown), errors.Is(err, store.ErrCorrupt), errors.Is(err, store.ErrNotActive),
 		errors.Is(err, store.ErrPermissionDenied), errors.Is(err, wire.ErrUnreachable), errors.Is(err, wire.ErrMalformed):
 	case errors.Is(err, context.DeadlineExceeded):
 		return fmt.Errorf("%s at %s did not answer in time: %w", to.Instance, to.Endpoint, context.DeadlineExceeded)

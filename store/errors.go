@@ -46,6 +46,8 @@ var (
 	ErrLocked = errors.New("store: state directory is locked")
 	// ErrBehind reports a copy that has not reached the token asked for. See [BehindError].
 	ErrBehind = errors.New("store: behind")
+	// ErrNotActive reports a copy that is not the owner's, which the caller insists on. See [NotActiveError].
+	ErrNotActive = errors.New("store: not active")
 	// ErrTaskOpen reports a task that is open already in this process.
 	ErrTaskOpen = errors.New("store: task is open")
 )
@@ -242,6 +244,21 @@ func (e *BehindError) Error() string {
 
 // Is matches ErrBehind.
 func (e *BehindError) Is(target error) bool { return target == ErrBehind }
+
+// NotActiveError says what the copy is that is not the owner's.
+type NotActiveError struct {
+	Store      Name
+	Partition  Partition
+	Role       Role
+	RetryAfter time.Duration
+}
+
+func (e *NotActiveError) Error() string {
+	return fmt.Sprintf("store %s partition %d: not active: the copy is %s, the caller insists on the owner", e.Store, e.Partition, e.Role)
+}
+
+// Is matches ErrNotActive.
+func (e *NotActiveError) Is(target error) bool { return target == ErrNotActive }
 
 func join(names []Name) string {
 	s := make([]string, len(names))

@@ -40,8 +40,8 @@ func (e *AbsentError) Error() string {
 // Is matches store.ErrNotFound.
 func (e *AbsentError) Is(target error) bool { return target == store.ErrNotFound }
 
-// FromAnswer makes the message.
-func FromAnswer(a Answer) *statemeshv1.Answer {
+// FromAnswer makes the message of an answer of a store.
+func FromAnswer(name store.Name, a Answer) *statemeshv1.Answer {
 	return &statemeshv1.Answer{
 		Partition:  int32(a.Partition),
 		Role:       fromRole(a.Facts.Role),
@@ -50,6 +50,8 @@ func FromAnswer(a Answer) *statemeshv1.Answer {
 		Age:        durationpb.New(a.Facts.Age),
 		Position:   FromPosition(a.Facts.Position),
 		Sequence:   int64(a.Facts.Sequence),
+		Token:      FromToken(name, a.Facts.Token),
+		Isolation:  fromIsolation(a.Facts.Isolation),
 	}
 }
 
@@ -68,13 +70,22 @@ func ToAnswer(m *statemeshv1.Answer) (Answer, error) {
 	if role == store.RoleUnknown {
 		return Answer{}, malformed("answer.role", "unknown")
 	}
+	var token store.Token
+	if b := m.GetToken(); len(b) > 0 {
+		var err error
+		if _, token, err = ToToken(b); err != nil {
+			return Answer{}, malformed("answer.token", err.Error())
+		}
+	}
 	return Answer{
 		Partition: store.Partition(m.GetPartition()),
 		Facts: store.Facts{
-			Role:     role,
-			Sequence: store.Sequence(m.GetSequence()),
-			Position: ToPosition(m.GetPosition()),
-			Age:      m.GetAge().AsDuration(),
+			Role:      role,
+			Sequence:  store.Sequence(m.GetSequence()),
+			Position:  ToPosition(m.GetPosition()),
+			Token:     token,
+			Age:       m.GetAge().AsDuration(),
+			Isolation: toIsolation(m.GetIsolation()),
 		},
 		Epoch:    router.Epoch(m.GetEpoch()),
 		Instance: m.GetAnsweredBy().GetId(),
@@ -181,26 +192,25 @@ func toRole(r statemeshv1.Role) store.Role {
 	}
 }
 
-func fromKind(k store.Kind) statemeshv1.StoreKind {
-	switch k {
-	case store.KindKeyValue:
-		return statemeshv1.StoreKind_STORE_KIND_KEY_VALUE
-	case store.KindTimestampedKeyValue:
-		return statemeshv1.StoreKind_STORE_KIND_TIMESTAMPED_KEY_VALUE
-	default:
-		return statemeshv1.StoreKind_STORE_KIND_UNSPECIFIED
-	}
+// kinds are the kinds of store that this version of the API knows.
+var kinds = map[store.Kind]statemeshv1.StoreKind{
+	store.KindKeyValue:            statemeshv1.StoreKind_STORE_KIND_KEY_VALUE,
+	store.KindTimestampedKeyValue: statemeshv1.StoreKind_STORE_KIND_TIMESTAMPED_KEY_VALUE,
+	store.KindWindow:              statemeshv1.StoreKind_STORE_KIND_WINDOW,
+	store.KindTimestampedWindow:   statemeshv1.StoreKind_STORE_KIND_TIMESTAMPED_WINDOW,
+	store.KindSession:             statemeshv1.StoreKind_STORE_KIND_SESSION,
+	store.KindVersioned:           statemeshv1.StoreKind_STORE_KIND_VERSIONED,
 }
 
+func fromKind(k store.Kind) statemeshv1.StoreKind { return kinds[k] }
+
 func toKind(k statemeshv1.StoreKind) store.Kind {
-	switch k {
-	case statemeshv1.StoreKind_STORE_KIND_KEY_VALUE:
-		return store.KindKeyValue
-	case statemeshv1.StoreKind_STORE_KIND_TIMESTAMPED_KEY_VALUE:
-		return store.KindTimestampedKeyValue
-	default:
-		return 0
+	for kind, m := range kinds {
+		if m == k {
+			return kind
+		}
 	}
+	return 0
 }
 
 // malformed is what reading an answer reports: the other end is no server of this API, or a broken one.

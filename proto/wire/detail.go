@@ -21,7 +21,7 @@ const (
 func encodeAbsent(err error, d *statemeshv1.ErrorDetail) {
 	if e, ok := errors.AsType[*AbsentError](err); ok {
 		at(d, e.Store, e.Answer.Partition)
-		d.Detail = &statemeshv1.ErrorDetail_NotFound{NotFound: &statemeshv1.NotFoundDetail{Answer: FromAnswer(e.Answer)}}
+		d.Detail = &statemeshv1.ErrorDetail_NotFound{NotFound: &statemeshv1.NotFoundDetail{Answer: FromAnswer(e.Store, e.Answer)}}
 	}
 }
 
@@ -239,6 +239,64 @@ func decodePermissionDenied(d *statemeshv1.ErrorDetail) error {
 		return nil
 	}
 	return &store.PermissionDeniedError{Action: v.GetAction(), Reason: v.GetProblem()}
+}
+
+func encodeBehind(err error, d *statemeshv1.ErrorDetail) {
+	if e, ok := errors.AsType[*store.BehindError](err); ok {
+		at(d, e.Store, e.Partition)
+		// A token that fits no header is left out: who asked knows what it wanted.
+		d.Detail = &statemeshv1.ErrorDetail_Behind{Behind: &statemeshv1.BehindDetail{
+			Have: short(FromToken(e.Store, e.Have.At(e.Partition))), Want: short(FromToken(e.Store, e.Want.At(e.Partition))),
+			RetryAfter: fromRetryAfter(e.RetryAfter),
+		}}
+	}
+}
+
+// short is a token that a header takes, or nil.
+func short(token []byte) []byte {
+	if len(token) > maxText {
+		return nil
+	}
+	return token
+}
+
+func decodeBehind(d *statemeshv1.ErrorDetail) error {
+	v := d.GetBehind()
+	if v == nil {
+		return nil
+	}
+	e := &store.BehindError{
+		Store: store.Name(d.GetStore()), Partition: store.Partition(d.GetPartition()), RetryAfter: toRetryAfter(v.GetRetryAfter()),
+	}
+	for _, t := range []struct {
+		from []byte
+		to   *store.Token
+	}{{v.GetHave(), &e.Have}, {v.GetWant(), &e.Want}} {
+		if _, token, err := ToToken(t.from); err == nil {
+			*t.to = token
+		}
+	}
+	return e
+}
+
+func encodeNotActive(err error, d *statemeshv1.ErrorDetail) {
+	if e, ok := errors.AsType[*store.NotActiveError](err); ok {
+		at(d, e.Store, e.Partition)
+		d.Detail = &statemeshv1.ErrorDetail_NotActive{NotActive: &statemeshv1.NotActiveDetail{
+			Role: fromRole(e.Role), RetryAfter: fromRetryAfter(e.RetryAfter),
+		}}
+	}
+}
+
+func decodeNotActive(d *statemeshv1.ErrorDetail) error {
+	v := d.GetNotActive()
+	if v == nil {
+		return nil
+	}
+	return &store.NotActiveError{
+		Store: store.Name(d.GetStore()), Partition: store.Partition(d.GetPartition()), Role: toRole(v.GetRole()),
+		RetryAfter: toRetryAfter(v.GetRetryAfter()),
+	}
 }
 
 // at names store and partition.

@@ -3,7 +3,9 @@ package wire
 import (
 	"cmp"
 	"maps"
+	"math"
 	"slices"
+	"time"
 
 	"github.com/statemesh/statemesh/proto/statemesh/v1"
 	"github.com/statemesh/statemesh/router"
@@ -70,6 +72,7 @@ func FromStores(in []router.StoreInfo) []*statemeshv1.Store {
 		out[i] = &statemeshv1.Store{
 			Name: string(v.Name), Kind: fromKind(v.Kind), Subtopology: v.Subtopology, Partitions: v.Partitions,
 			KeyFormat: v.KeyFormat, ValueFormat: v.ValueFormat, SourceTopic: v.SourceTopic,
+			RetentionMs: v.Retention.Milliseconds(), WindowSizeMs: v.WindowSize.Milliseconds(),
 		}
 	}
 	slices.SortFunc(out, func(a, b *statemeshv1.Store) int { return cmp.Compare(a.GetName(), b.GetName()) })
@@ -85,9 +88,16 @@ func ToStores(ms []*statemeshv1.Store) []router.StoreInfo {
 			Name: store.Name(m.GetName()), Kind: toKind(m.GetKind()), Subtopology: m.GetSubtopology(),
 			Partitions: m.GetPartitions(), KeyFormat: m.GetKeyFormat(), ValueFormat: m.GetValueFormat(),
 			SourceTopic: m.GetSourceTopic(),
+			Retention:   toMillis(m.GetRetentionMs()), WindowSize: toMillis(m.GetWindowSizeMs()),
 		}
 	}
 	return out
+}
+
+// toMillis reads a duration; one that Go cannot hold, 292 years, is cut.
+func toMillis(ms int64) time.Duration {
+	const most = math.MaxInt64 / int64(time.Millisecond)
+	return time.Duration(min(max(ms, 0), most)) * time.Millisecond
 }
 
 // FromMoving makes the messages, by task.

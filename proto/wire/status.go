@@ -55,6 +55,8 @@ var table = []row{
 	{reason: statemeshv1.Reason_REASON_NO_REPLICA, code: codes.Unavailable, sentinel: store.ErrNoReplica, encode: encodeNoReplica, decode: decodeNoReplica},
 	{reason: statemeshv1.Reason_REASON_MOVED, code: codes.Unavailable, sentinel: store.ErrMoved, encode: encodeMoved, decode: decodeMoved},
 	{reason: statemeshv1.Reason_REASON_NOT_READY, code: codes.Unavailable, sentinel: store.ErrNotReady, encode: encodeNotReady, decode: decodeNotReady},
+	{reason: statemeshv1.Reason_REASON_BEHIND, code: codes.Unavailable, sentinel: store.ErrBehind, encode: encodeBehind, decode: decodeBehind},
+	{reason: statemeshv1.Reason_REASON_NOT_ACTIVE, code: codes.Unavailable, sentinel: store.ErrNotActive, encode: encodeNotActive, decode: decodeNotActive},
 	{reason: statemeshv1.Reason_REASON_OVERLOADED, code: codes.ResourceExhausted, sentinel: store.ErrOverloaded, encode: encodeOverloaded, decode: decodeOverloaded},
 	{reason: statemeshv1.Reason_REASON_SHUTTING_DOWN, code: codes.Unavailable, sentinel: store.ErrShuttingDown},
 	{reason: statemeshv1.Reason_REASON_DEADLINE_EXCEEDED, code: codes.DeadlineExceeded, sentinel: context.DeadlineExceeded},
@@ -221,6 +223,12 @@ func infoMetadata(d *statemeshv1.ErrorDetail) map[string]string {
 		if v.NotReady.GetRetryAfter() != nil {
 			put("retry_after", v.NotReady.GetRetryAfter().AsDuration().String())
 		}
+	case *statemeshv1.ErrorDetail_Behind:
+		if v.Behind.GetRetryAfter() != nil {
+			put("retry_after", v.Behind.GetRetryAfter().AsDuration().String())
+		}
+	case *statemeshv1.ErrorDetail_NotActive:
+		put("role", v.NotActive.GetRole().String())
 	case *statemeshv1.ErrorDetail_NoReplica:
 		put("epoch", strconv.FormatInt(v.NoReplica.GetEpoch(), 10))
 	case *statemeshv1.ErrorDetail_WrongPartition:

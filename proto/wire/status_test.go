@@ -61,6 +61,14 @@ var samples = map[statemeshv1.Reason]struct {
 	statemeshv1.Reason_REASON_PERMISSION_DENIED: {codes.PermissionDenied, &store.PermissionDeniedError{
 		Action: "forward", Reason: "no certificate",
 	}},
+	statemeshv1.Reason_REASON_BEHIND: {codes.Unavailable, &store.BehindError{
+		Store: "x", Partition: 4, RetryAfter: 150 * time.Millisecond,
+		Have: store.Token{Cuts: map[store.Partition]store.Cut{4: {TopicID: [16]byte{1}, Next: 5}}},
+		Want: store.Token{Cuts: map[store.Partition]store.Cut{4: {TopicID: [16]byte{1}, Next: 6}}, Inputs: store.Position{"in": {4: 0}}},
+	}},
+	statemeshv1.Reason_REASON_NOT_ACTIVE: {codes.Unavailable, &store.NotActiveError{
+		Store: "x", Partition: 4, Role: store.RoleStandby, RetryAfter: 150 * time.Millisecond,
+	}},
 	statemeshv1.Reason_REASON_INTERNAL: {codes.Internal, ErrInternal},
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"reflect"
+	"slices"
 	"testing"
 	"time"
 
@@ -40,6 +41,10 @@ func TestDataBothWays(t *testing.T) {
 		Stores: []router.StoreInfo{
 			{Name: "s", Kind: store.KindKeyValue, Partitions: 2, KeyFormat: "string", ValueFormat: "int64", SourceTopic: "in"},
 			{Name: "t", Kind: store.KindTimestampedKeyValue, Subtopology: 1, Partitions: 3},
+			{Name: "u", Kind: store.KindWindow, Partitions: 2, Retention: 24 * time.Hour, WindowSize: time.Hour},
+			{Name: "v", Kind: store.KindTimestampedWindow, Partitions: 2, Retention: time.Millisecond, WindowSize: time.Millisecond},
+			{Name: "w", Kind: store.KindSession, Partitions: 2, Retention: time.Minute},
+			{Name: "x", Kind: store.KindVersioned, Partitions: 2, Retention: time.Minute},
 		},
 		Moving: map[store.TaskID]string{{Partition: 1}: "a"},
 	}
@@ -50,7 +55,8 @@ func TestDataBothWays(t *testing.T) {
 	// Order does not come through: equal maps make equal bytes.
 	shuffled := want
 	shuffled.Instances = []router.Instance{want.Instances[1], want.Instances[0]}
-	shuffled.Stores = []router.StoreInfo{want.Stores[1], want.Stores[0]}
+	shuffled.Stores = slices.Clone(want.Stores)
+	slices.Reverse(shuffled.Stores)
 	if !proto.Equal(FromData(shuffled), FromData(want)) {
 		t.Error("the order of instances or stores shows")
 	}
@@ -63,9 +69,12 @@ func TestAnswerBothWays(t *testing.T) {
 	t.Parallel()
 	want := Answer{
 		Partition: 5, Epoch: 9, Instance: "a", Endpoint: "h:1",
-		Facts: store.Facts{Role: store.RoleActive, Sequence: 3, Age: 17 * time.Nanosecond, Position: store.Position{"x": {1: 2, 0: 9}, "w": {1: 0}}},
+		Facts: store.Facts{Role: store.RoleActive, Sequence: 3, Age: 17 * time.Nanosecond, Position: store.Position{"x": {1: 2, 0: 9}, "w": {1: 0}},
+			Token:     store.Token{Cuts: map[store.Partition]store.Cut{5: {TopicID: [16]byte{7}, Next: 12}}},
+			Isolation: store.ReadUncommitted,
+		},
 	}
-	got, err := ToAnswers(reread(t, &statemeshv1.CountResponse{Answers: []*statemeshv1.Answer{FromAnswer(want)}}, &statemeshv1.CountResponse{}).GetAnswers())
+	got, err := ToAnswers(reread(t, &statemeshv1.CountResponse{Answers: []*statemeshv1.Answer{FromAnswer("s", want)}}, &statemeshv1.CountResponse{}).GetAnswers())
 	if err != nil || len(got) != 1 || !reflect.DeepEqual(got[0], want) {
 		t.Errorf("\n got %+v\nwant %+v\n%v", got, want, err)
 	}
@@ -76,8 +85,9 @@ func TestAnswerBothWays(t *testing.T) {
 		"partition -1": func(m *statemeshv1.Answer) { m.Partition = -1 },
 		"no role":      func(m *statemeshv1.Answer) { m.Role = 0 },
 		"role 77":      func(m *statemeshv1.Answer) { m.Role = 77 },
+		"no token":     func(m *statemeshv1.Answer) { m.Token = []byte("token") },
 	} {
-		m := FromAnswer(want)
+		m := FromAnswer("s", want)
 		change(m)
 		if _, err := ToAnswer(m); !errors.Is(err, ErrMalformed) {
 			t.Errorf("%s: %v", name, err)
@@ -105,22 +115,72 @@ func TestValueBothWays(t *testing.T) {
 
 func TestReadOptionsBothWays(t *testing.T) {
 	t.Parallel()
+	cut := store.Token{Cuts: map[store.Partition]store.Cut{5: {TopicID: [16]byte{7}, Next: 12}}}
 	for _, want := range []ReadOptions{
 		{},
 		{MaxStaleness: time.Second},
 		{BypassCache: true},
 		{OnlyActive: true, BypassCache: true},
 		{MaxStaleness: time.Millisecond, BypassCache: true, OnlyActive: true},
+		{Isolation: store.ReadUncommitted},
+		{Wait: time.Second},
+		{AtLeast: cut, Wait: time.Nanosecond},
+		{AtLeast: store.Token{Inputs: store.Position{"in": {0: 0}}}},
 	} {
-		got, err := ToReadOptions(FromReadOptions(want))
-		if err != nil || got != want {
+		m := FromReadOptions("s", &want)
+		if (m == nil) != want.IsZero() {
+			t.Errorf("%+v: zero %v, message %v", want, want.IsZero(), m)
+		}
+		got, err := ToReadOptions("s", m)
+		if err != nil || !reflect.DeepEqual(got, want) {
 			t.Errorf("%+v became %+v: %v", want, got, err)
 		}
 	}
-	if got, err := ToReadOptions(&statemeshv1.ReadOptions{
+	if got, err := ToReadOptions("s", &statemeshv1.ReadOptions{
 		Isolation: statemeshv1.IsolationLevel_ISOLATION_LEVEL_READ_COMMITTED,
-	}); err != nil || got != (ReadOptions{}) {
+	}); err != nil || !got.IsZero() {
 		t.Errorf("%+v, %v", got, err)
+	}
+	// Tokens and a position add up.
+	later := store.Token{Cuts: map[store.Partition]store.Cut{5: {TopicID: [16]byte{7}, Next: 13}, 6: {Next: 1}}}
+	got, err := ToReadOptions("s", &statemeshv1.ReadOptions{
+		AtLeast:         [][]byte{FromToken("s", later), FromToken("s", cut)},
+		AtLeastPosition: FromPosition(store.Position{"in": {3: 4}}),
+	})
+	later.Inputs = store.Position{"in": {3: 4}}
+	if err != nil || !reflect.DeepEqual(got.AtLeast, later) {
+		t.Errorf("%s, want %s: %v", got.AtLeast, later, err)
+	}
+}
+
+// A token of another store, a damaged one, or too much of it is refused, and so is a position that cannot be one.
+func TestHostileTokens(t *testing.T) {
+	t.Parallel()
+	ok := FromToken("s", store.Token{Inputs: store.Position{"in": {3: 4}}})
+	many := make([][]byte, MaxTokenBytes/len(ok)+1)
+	for i := range many {
+		many[i] = ok
+	}
+	position := func(topic string, p int32, o int64) *statemeshv1.Position {
+		return &statemeshv1.Position{Topics: []*statemeshv1.TopicPosition{
+			{Topic: topic, Partitions: []*statemeshv1.PartitionOffset{{Partition: p, Offset: o}}},
+		}}
+	}
+	for name, m := range map[string]*statemeshv1.ReadOptions{
+		"another store":      {AtLeast: [][]byte{FromToken("t", store.Token{Inputs: store.Position{"in": {3: 4}}})}},
+		"damaged":            {AtLeast: [][]byte{ok, ok[:len(ok)-1]}},
+		"empty":              {AtLeast: [][]byte{{}}},
+		"too large":          {AtLeast: [][]byte{make([]byte, MaxTokenBytes+1)}},
+		"too large together": {AtLeast: many},
+		"no topic":           {AtLeastPosition: position("", 0, 0)},
+		"negative partition": {AtLeastPosition: position("in", -1, 0)},
+		"negative offset":    {AtLeastPosition: position("in", 0, -1)},
+		"negative wait":      {Wait: durationpb.New(-1)},
+		"wild wait":          {Wait: &durationpb.Duration{Seconds: 1, Nanos: -1}},
+	} {
+		if _, err := ToReadOptions("s", m); !errors.Is(err, store.ErrInvalidRequest) {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 }
 
@@ -130,10 +190,11 @@ func TestNoOptionIsIgnored(t *testing.T) {
 	honoured := map[string]bool{
 		"CACHE_MODE_UNSPECIFIED": true, "CACHE_MODE_BYPASS": true,
 		"ISOLATION_LEVEL_UNSPECIFIED": true, "ISOLATION_LEVEL_READ_COMMITTED": true,
-		"ROLE_PREFERENCE_UNSPECIFIED": true, "ROLE_PREFERENCE_ACTIVE": true,
+		"ISOLATION_LEVEL_READ_UNCOMMITTED": true,
+		"ROLE_PREFERENCE_UNSPECIFIED":      true, "ROLE_PREFERENCE_ACTIVE": true,
 	}
 	check := func(name string, m *statemeshv1.ReadOptions) {
-		if _, err := ToReadOptions(m); (err == nil) != honoured[name] {
+		if _, err := ToReadOptions("s", m); (err == nil) != honoured[name] {
 			t.Errorf("%s: %v", name, err)
 		} else if err != nil && !errors.Is(err, store.ErrInvalidRequest) {
 			t.Errorf("%s: %v", name, err)

@@ -138,7 +138,8 @@ const (
 	IsolationLevel_ISOLATION_LEVEL_UNSPECIFIED IsolationLevel = 0
 	// Only what a commit produced.
 	IsolationLevel_ISOLATION_LEVEL_READ_COMMITTED IsolationLevel = 1
-	// Also what the owner has processed but not committed. This version refuses it with REASON_INVALID_REQUEST.
+	// Also what the owner has processed but not committed. What an abort takes back was never there: a scan over it ends
+	// with an error. A copy that has nothing uncommitted answers with its last commit; the answer says which it was.
 	IsolationLevel_ISOLATION_LEVEL_READ_UNCOMMITTED IsolationLevel = 2
 )
 
@@ -232,6 +233,60 @@ func (CacheMode) EnumDescriptor() ([]byte, []int) {
 	return file_statemesh_v1_common_proto_rawDescGZIP(), []int{3}
 }
 
+// Format is the form in which keys and values of an answer come.
+type Format int32
+
+const (
+	// FORMAT_BYTES.
+	Format_FORMAT_UNSPECIFIED Format = 0
+	// As stored.
+	Format_FORMAT_BYTES Format = 1
+	// Typed, where the store declares a format; where it declares one for keys or values only, the rest as bytes. A store
+	// that declares none, or holds bytes that are not in its format, refuses with REASON_INVALID_REQUEST.
+	Format_FORMAT_TYPED Format = 2
+)
+
+// Enum value maps for Format.
+var (
+	Format_name = map[int32]string{
+		0: "FORMAT_UNSPECIFIED",
+		1: "FORMAT_BYTES",
+		2: "FORMAT_TYPED",
+	}
+	Format_value = map[string]int32{
+		"FORMAT_UNSPECIFIED": 0,
+		"FORMAT_BYTES":       1,
+		"FORMAT_TYPED":       2,
+	}
+)
+
+func (x Format) Enum() *Format {
+	p := new(Format)
+	*p = x
+	return p
+}
+
+func (x Format) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (Format) Descriptor() protoreflect.EnumDescriptor {
+	return file_statemesh_v1_common_proto_enumTypes[4].Descriptor()
+}
+
+func (Format) Type() protoreflect.EnumType {
+	return &file_statemesh_v1_common_proto_enumTypes[4]
+}
+
+func (x Format) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use Format.Descriptor instead.
+func (Format) EnumDescriptor() ([]byte, []int) {
+	return file_statemesh_v1_common_proto_rawDescGZIP(), []int{4}
+}
+
 // StoreKind is the layout of a store and the set of queries it answers.
 type StoreKind int32
 
@@ -242,6 +297,14 @@ const (
 	StoreKind_STORE_KIND_KEY_VALUE StoreKind = 1
 	// Keys to values, each with its timestamp.
 	StoreKind_STORE_KIND_TIMESTAMPED_KEY_VALUE StoreKind = 2
+	// Keys and window starts to values.
+	StoreKind_STORE_KIND_WINDOW StoreKind = 3
+	// Keys and window starts to values, each with its timestamp.
+	StoreKind_STORE_KIND_TIMESTAMPED_WINDOW StoreKind = 4
+	// Keys and sessions to values.
+	StoreKind_STORE_KIND_SESSION StoreKind = 5
+	// Keys to versions, each with the time it was valid.
+	StoreKind_STORE_KIND_VERSIONED StoreKind = 6
 )
 
 // Enum value maps for StoreKind.
@@ -250,11 +313,19 @@ var (
 		0: "STORE_KIND_UNSPECIFIED",
 		1: "STORE_KIND_KEY_VALUE",
 		2: "STORE_KIND_TIMESTAMPED_KEY_VALUE",
+		3: "STORE_KIND_WINDOW",
+		4: "STORE_KIND_TIMESTAMPED_WINDOW",
+		5: "STORE_KIND_SESSION",
+		6: "STORE_KIND_VERSIONED",
 	}
 	StoreKind_value = map[string]int32{
 		"STORE_KIND_UNSPECIFIED":           0,
 		"STORE_KIND_KEY_VALUE":             1,
 		"STORE_KIND_TIMESTAMPED_KEY_VALUE": 2,
+		"STORE_KIND_WINDOW":                3,
+		"STORE_KIND_TIMESTAMPED_WINDOW":    4,
+		"STORE_KIND_SESSION":               5,
+		"STORE_KIND_VERSIONED":             6,
 	}
 )
 
@@ -269,11 +340,11 @@ func (x StoreKind) String() string {
 }
 
 func (StoreKind) Descriptor() protoreflect.EnumDescriptor {
-	return file_statemesh_v1_common_proto_enumTypes[4].Descriptor()
+	return file_statemesh_v1_common_proto_enumTypes[5].Descriptor()
 }
 
 func (StoreKind) Type() protoreflect.EnumType {
-	return &file_statemesh_v1_common_proto_enumTypes[4]
+	return &file_statemesh_v1_common_proto_enumTypes[5]
 }
 
 func (x StoreKind) Number() protoreflect.EnumNumber {
@@ -282,7 +353,7 @@ func (x StoreKind) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use StoreKind.Descriptor instead.
 func (StoreKind) EnumDescriptor() ([]byte, []int) {
-	return file_statemesh_v1_common_proto_rawDescGZIP(), []int{4}
+	return file_statemesh_v1_common_proto_rawDescGZIP(), []int{5}
 }
 
 // ReadOptions is what the caller of a read insists on.
@@ -300,9 +371,18 @@ type ReadOptions struct {
 	// What the read may see.
 	Isolation IsolationLevel `protobuf:"varint,3,opt,name=isolation,proto3,enum=statemesh.v1.IsolationLevel" json:"isolation,omitempty"`
 	// Who may answer.
-	Role          RolePreference `protobuf:"varint,4,opt,name=role,proto3,enum=statemesh.v1.RolePreference" json:"role,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Role RolePreference `protobuf:"varint,4,opt,name=role,proto3,enum=statemesh.v1.RolePreference" json:"role,omitempty"`
+	// Tokens of earlier answers of this store: the answer contains everything that those showed, whichever replica gives
+	// it. Of each token only the part that concerns the partition counts. At most 64 KiB together. A replica that has not
+	// come so far is passed over; REASON_BEHIND when nobody has.
+	AtLeast [][]byte `protobuf:"bytes,5,rep,name=at_least,json=atLeast,proto3" json:"at_least,omitempty"`
+	// How long a replica may wait for `at_least` and `at_least_position`, within the deadline. Absent: it does not wait.
+	Wait *durationpb.Duration `protobuf:"bytes,6,opt,name=wait,proto3" json:"wait,omitempty"`
+	// Input positions that the state must have read, as the acknowledgement of a produce request gives them: read your
+	// writes (KIP-796's PositionBound, which holds for the owner too). Only the store's own partition number counts.
+	AtLeastPosition *Position `protobuf:"bytes,8,opt,name=at_least_position,json=atLeastPosition,proto3" json:"at_least_position,omitempty"` // Planned, not yet known to any server: 7 rack (prefer a replica there).
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *ReadOptions) Reset() {
@@ -361,6 +441,27 @@ func (x *ReadOptions) GetRole() RolePreference {
 		return x.Role
 	}
 	return RolePreference_ROLE_PREFERENCE_UNSPECIFIED
+}
+
+func (x *ReadOptions) GetAtLeast() [][]byte {
+	if x != nil {
+		return x.AtLeast
+	}
+	return nil
+}
+
+func (x *ReadOptions) GetWait() *durationpb.Duration {
+	if x != nil {
+		return x.Wait
+	}
+	return nil
+}
+
+func (x *ReadOptions) GetAtLeastPosition() *Position {
+	if x != nil {
+		return x.AtLeastPosition
+	}
+	return nil
 }
 
 // InstanceRef names one instance.
@@ -436,7 +537,12 @@ type Answer struct {
 	Position *Position `protobuf:"bytes,6,opt,name=position,proto3" json:"position,omitempty"`
 	// The number of the task's last commit contained in the state; 0 when it has none. Comparable only within one
 	// partition of one store.
-	Sequence      int64 `protobuf:"varint,7,opt,name=sequence,proto3" json:"sequence,omitempty"` // Planned: 8 token.
+	Sequence int64 `protobuf:"varint,7,opt,name=sequence,proto3" json:"sequence,omitempty"`
+	// What a later read can ask for with ReadOptions.at_least, so as not to see less than this answer showed. Opaque; only
+	// for this store. Absent when the replica gave none.
+	Token []byte `protobuf:"bytes,8,opt,name=token,proto3" json:"token,omitempty"`
+	// What the answer shows.
+	Isolation     IsolationLevel `protobuf:"varint,9,opt,name=isolation,proto3,enum=statemesh.v1.IsolationLevel" json:"isolation,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -518,6 +624,20 @@ func (x *Answer) GetSequence() int64 {
 		return x.Sequence
 	}
 	return 0
+}
+
+func (x *Answer) GetToken() []byte {
+	if x != nil {
+		return x.Token
+	}
+	return nil
+}
+
+func (x *Answer) GetIsolation() IsolationLevel {
+	if x != nil {
+		return x.Isolation
+	}
+	return IsolationLevel_ISOLATION_LEVEL_UNSPECIFIED
 }
 
 // Position says how far a state has read its inputs. Components only grow.
@@ -676,13 +796,15 @@ func (x *PartitionOffset) GetOffset() int64 {
 	return 0
 }
 
-// Value is the value of a key.
+// Value is the value of a row.
 type Value struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The bytes as stored. An empty value is a value.
+	// The bytes as stored. An empty value is a value. Not set when `typed` is.
 	Data []byte `protobuf:"bytes,1,opt,name=data,proto3" json:"data,omitempty"`
 	// Timestamp of the value in milliseconds since the Unix epoch; absent when the store does not keep timestamps.
-	TimestampMs   *int64 `protobuf:"varint,2,opt,name=timestamp_ms,json=timestampMs,proto3,oneof" json:"timestamp_ms,omitempty"`
+	TimestampMs *int64 `protobuf:"varint,2,opt,name=timestamp_ms,json=timestampMs,proto3,oneof" json:"timestamp_ms,omitempty"`
+	// The value in the format that the store declares, when FORMAT_TYPED was asked for.
+	Typed         *TypedValue `protobuf:"bytes,3,opt,name=typed,proto3" json:"typed,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -731,19 +853,224 @@ func (x *Value) GetTimestampMs() int64 {
 	return 0
 }
 
+func (x *Value) GetTyped() *TypedValue {
+	if x != nil {
+		return x.Typed
+	}
+	return nil
+}
+
+// TypedValue is a key or a value as a person or a generic client has it. Which field is right follows from the format
+// that the store declares: see Store.key_format and Store.value_format.
+type TypedValue struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The value. Empty and absent differ: one of these is always set.
+	//
+	// Types that are valid to be assigned to Kind:
+	//
+	//	*TypedValue_StringValue
+	//	*TypedValue_Int64Value
+	//	*TypedValue_DoubleValue
+	//	*TypedValue_BoolValue
+	//	*TypedValue_JsonValue
+	Kind          isTypedValue_Kind `protobuf_oneof:"kind"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TypedValue) Reset() {
+	*x = TypedValue{}
+	mi := &file_statemesh_v1_common_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TypedValue) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TypedValue) ProtoMessage() {}
+
+func (x *TypedValue) ProtoReflect() protoreflect.Message {
+	mi := &file_statemesh_v1_common_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TypedValue.ProtoReflect.Descriptor instead.
+func (*TypedValue) Descriptor() ([]byte, []int) {
+	return file_statemesh_v1_common_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *TypedValue) GetKind() isTypedValue_Kind {
+	if x != nil {
+		return x.Kind
+	}
+	return nil
+}
+
+func (x *TypedValue) GetStringValue() string {
+	if x != nil {
+		if x, ok := x.Kind.(*TypedValue_StringValue); ok {
+			return x.StringValue
+		}
+	}
+	return ""
+}
+
+func (x *TypedValue) GetInt64Value() int64 {
+	if x != nil {
+		if x, ok := x.Kind.(*TypedValue_Int64Value); ok {
+			return x.Int64Value
+		}
+	}
+	return 0
+}
+
+func (x *TypedValue) GetDoubleValue() float64 {
+	if x != nil {
+		if x, ok := x.Kind.(*TypedValue_DoubleValue); ok {
+			return x.DoubleValue
+		}
+	}
+	return 0
+}
+
+func (x *TypedValue) GetBoolValue() bool {
+	if x != nil {
+		if x, ok := x.Kind.(*TypedValue_BoolValue); ok {
+			return x.BoolValue
+		}
+	}
+	return false
+}
+
+func (x *TypedValue) GetJsonValue() string {
+	if x != nil {
+		if x, ok := x.Kind.(*TypedValue_JsonValue); ok {
+			return x.JsonValue
+		}
+	}
+	return ""
+}
+
+type isTypedValue_Kind interface {
+	isTypedValue_Kind()
+}
+
+type TypedValue_StringValue struct {
+	// For the format "string". Bytes that are no UTF-8 have no typed form.
+	StringValue string `protobuf:"bytes,1,opt,name=string_value,json=stringValue,proto3,oneof"`
+}
+
+type TypedValue_Int64Value struct {
+	// For whole numbers; one that does not fit the format is refused.
+	Int64Value int64 `protobuf:"varint,2,opt,name=int64_value,json=int64Value,proto3,oneof"`
+}
+
+type TypedValue_DoubleValue struct {
+	// For floating-point numbers.
+	DoubleValue float64 `protobuf:"fixed64,3,opt,name=double_value,json=doubleValue,proto3,oneof"`
+}
+
+type TypedValue_BoolValue struct {
+	// For truth values.
+	BoolValue bool `protobuf:"varint,4,opt,name=bool_value,json=boolValue,proto3,oneof"`
+}
+
+type TypedValue_JsonValue struct {
+	// For "json": one JSON document. As a key its bytes are what counts, so write it as the producers do.
+	JsonValue string `protobuf:"bytes,5,opt,name=json_value,json=jsonValue,proto3,oneof"`
+}
+
+func (*TypedValue_StringValue) isTypedValue_Kind() {}
+
+func (*TypedValue_Int64Value) isTypedValue_Kind() {}
+
+func (*TypedValue_DoubleValue) isTypedValue_Kind() {}
+
+func (*TypedValue_BoolValue) isTypedValue_Kind() {}
+
+func (*TypedValue_JsonValue) isTypedValue_Kind() {}
+
+// Span is the time that a row is about, in milliseconds since the Unix epoch.
+type Span struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The start, inclusive: of the window, of the session, of the validity of the version.
+	StartMs int64 `protobuf:"varint,1,opt,name=start_ms,json=startMs,proto3" json:"start_ms,omitempty"`
+	// The end: of a window and of the validity of a version exclusive, of a session inclusive. Absent: no end, the version
+	// is the latest.
+	EndMs         *int64 `protobuf:"varint,2,opt,name=end_ms,json=endMs,proto3,oneof" json:"end_ms,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Span) Reset() {
+	*x = Span{}
+	mi := &file_statemesh_v1_common_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Span) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Span) ProtoMessage() {}
+
+func (x *Span) ProtoReflect() protoreflect.Message {
+	mi := &file_statemesh_v1_common_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Span.ProtoReflect.Descriptor instead.
+func (*Span) Descriptor() ([]byte, []int) {
+	return file_statemesh_v1_common_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *Span) GetStartMs() int64 {
+	if x != nil {
+		return x.StartMs
+	}
+	return 0
+}
+
+func (x *Span) GetEndMs() int64 {
+	if x != nil && x.EndMs != nil {
+		return *x.EndMs
+	}
+	return 0
+}
+
 var File_statemesh_v1_common_proto protoreflect.FileDescriptor
 
 const file_statemesh_v1_common_proto_rawDesc = "" +
 	"\n" +
-	"\x19statemesh/v1/common.proto\x12\fstatemesh.v1\x1a\x1egoogle/protobuf/duration.proto\"\xea\x01\n" +
+	"\x19statemesh/v1/common.proto\x12\fstatemesh.v1\x1a\x1egoogle/protobuf/duration.proto\"\xf8\x02\n" +
 	"\vReadOptions\x12>\n" +
 	"\rmax_staleness\x18\x01 \x01(\v2\x19.google.protobuf.DurationR\fmaxStaleness\x12-\n" +
 	"\x05cache\x18\x02 \x01(\x0e2\x17.statemesh.v1.CacheModeR\x05cache\x12:\n" +
 	"\tisolation\x18\x03 \x01(\x0e2\x1c.statemesh.v1.IsolationLevelR\tisolation\x120\n" +
-	"\x04role\x18\x04 \x01(\x0e2\x1c.statemesh.v1.RolePreferenceR\x04role\"9\n" +
+	"\x04role\x18\x04 \x01(\x0e2\x1c.statemesh.v1.RolePreferenceR\x04role\x12\x19\n" +
+	"\bat_least\x18\x05 \x03(\fR\aatLeast\x12-\n" +
+	"\x04wait\x18\x06 \x01(\v2\x19.google.protobuf.DurationR\x04wait\x12B\n" +
+	"\x11at_least_position\x18\b \x01(\v2\x16.statemesh.v1.PositionR\x0fatLeastPosition\"9\n" +
 	"\vInstanceRef\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1a\n" +
-	"\bendpoint\x18\x02 \x01(\tR\bendpoint\"\x9d\x02\n" +
+	"\bendpoint\x18\x02 \x01(\tR\bendpoint\"\xef\x02\n" +
 	"\x06Answer\x12\x1c\n" +
 	"\tpartition\x18\x01 \x01(\x05R\tpartition\x12&\n" +
 	"\x04role\x18\x02 \x01(\x0e2\x12.statemesh.v1.RoleR\x04role\x12:\n" +
@@ -752,7 +1079,9 @@ const file_statemesh_v1_common_proto_rawDesc = "" +
 	"\x05epoch\x18\x04 \x01(\x03R\x05epoch\x12+\n" +
 	"\x03age\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\x03age\x122\n" +
 	"\bposition\x18\x06 \x01(\v2\x16.statemesh.v1.PositionR\bposition\x12\x1a\n" +
-	"\bsequence\x18\a \x01(\x03R\bsequence\"?\n" +
+	"\bsequence\x18\a \x01(\x03R\bsequence\x12\x14\n" +
+	"\x05token\x18\b \x01(\fR\x05token\x12:\n" +
+	"\tisolation\x18\t \x01(\x0e2\x1c.statemesh.v1.IsolationLevelR\tisolation\"?\n" +
 	"\bPosition\x123\n" +
 	"\x06topics\x18\x01 \x03(\v2\x1b.statemesh.v1.TopicPositionR\x06topics\"d\n" +
 	"\rTopicPosition\x12\x14\n" +
@@ -762,11 +1091,27 @@ const file_statemesh_v1_common_proto_rawDesc = "" +
 	"partitions\"G\n" +
 	"\x0fPartitionOffset\x12\x1c\n" +
 	"\tpartition\x18\x01 \x01(\x05R\tpartition\x12\x16\n" +
-	"\x06offset\x18\x02 \x01(\x03R\x06offset\"T\n" +
+	"\x06offset\x18\x02 \x01(\x03R\x06offset\"\x84\x01\n" +
 	"\x05Value\x12\x12\n" +
 	"\x04data\x18\x01 \x01(\fR\x04data\x12&\n" +
-	"\ftimestamp_ms\x18\x02 \x01(\x03H\x00R\vtimestampMs\x88\x01\x01B\x0f\n" +
-	"\r_timestamp_ms*O\n" +
+	"\ftimestamp_ms\x18\x02 \x01(\x03H\x00R\vtimestampMs\x88\x01\x01\x12.\n" +
+	"\x05typed\x18\x03 \x01(\v2\x18.statemesh.v1.TypedValueR\x05typedB\x0f\n" +
+	"\r_timestamp_ms\"\xc3\x01\n" +
+	"\n" +
+	"TypedValue\x12#\n" +
+	"\fstring_value\x18\x01 \x01(\tH\x00R\vstringValue\x12!\n" +
+	"\vint64_value\x18\x02 \x01(\x03H\x00R\n" +
+	"int64Value\x12#\n" +
+	"\fdouble_value\x18\x03 \x01(\x01H\x00R\vdoubleValue\x12\x1f\n" +
+	"\n" +
+	"bool_value\x18\x04 \x01(\bH\x00R\tboolValue\x12\x1f\n" +
+	"\n" +
+	"json_value\x18\x05 \x01(\tH\x00R\tjsonValueB\x06\n" +
+	"\x04kind\"H\n" +
+	"\x04Span\x12\x19\n" +
+	"\bstart_ms\x18\x01 \x01(\x03R\astartMs\x12\x1a\n" +
+	"\x06end_ms\x18\x02 \x01(\x03H\x00R\x05endMs\x88\x01\x01B\t\n" +
+	"\a_end_ms*O\n" +
 	"\x04Role\x12\x14\n" +
 	"\x10ROLE_UNSPECIFIED\x10\x00\x12\x0f\n" +
 	"\vROLE_ACTIVE\x10\x01\x12\x10\n" +
@@ -782,11 +1127,19 @@ const file_statemesh_v1_common_proto_rawDesc = "" +
 	" ISOLATION_LEVEL_READ_UNCOMMITTED\x10\x02*>\n" +
 	"\tCacheMode\x12\x1a\n" +
 	"\x16CACHE_MODE_UNSPECIFIED\x10\x00\x12\x15\n" +
-	"\x11CACHE_MODE_BYPASS\x10\x01*g\n" +
+	"\x11CACHE_MODE_BYPASS\x10\x01*D\n" +
+	"\x06Format\x12\x16\n" +
+	"\x12FORMAT_UNSPECIFIED\x10\x00\x12\x10\n" +
+	"\fFORMAT_BYTES\x10\x01\x12\x10\n" +
+	"\fFORMAT_TYPED\x10\x02*\xd3\x01\n" +
 	"\tStoreKind\x12\x1a\n" +
 	"\x16STORE_KIND_UNSPECIFIED\x10\x00\x12\x18\n" +
 	"\x14STORE_KIND_KEY_VALUE\x10\x01\x12$\n" +
-	" STORE_KIND_TIMESTAMPED_KEY_VALUE\x10\x02B?Z=github.com/statemesh/statemesh/proto/statemesh/v1;statemeshv1b\x06proto3"
+	" STORE_KIND_TIMESTAMPED_KEY_VALUE\x10\x02\x12\x15\n" +
+	"\x11STORE_KIND_WINDOW\x10\x03\x12!\n" +
+	"\x1dSTORE_KIND_TIMESTAMPED_WINDOW\x10\x04\x12\x16\n" +
+	"\x12STORE_KIND_SESSION\x10\x05\x12\x18\n" +
+	"\x14STORE_KIND_VERSIONED\x10\x06B?Z=github.com/statemesh/statemesh/proto/statemesh/v1;statemeshv1b\x06proto3"
 
 var (
 	file_statemesh_v1_common_proto_rawDescOnce sync.Once
@@ -800,39 +1153,46 @@ func file_statemesh_v1_common_proto_rawDescGZIP() []byte {
 	return file_statemesh_v1_common_proto_rawDescData
 }
 
-var file_statemesh_v1_common_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
-var file_statemesh_v1_common_proto_msgTypes = make([]protoimpl.MessageInfo, 7)
+var file_statemesh_v1_common_proto_enumTypes = make([]protoimpl.EnumInfo, 6)
+var file_statemesh_v1_common_proto_msgTypes = make([]protoimpl.MessageInfo, 9)
 var file_statemesh_v1_common_proto_goTypes = []any{
 	(Role)(0),                   // 0: statemesh.v1.Role
 	(RolePreference)(0),         // 1: statemesh.v1.RolePreference
 	(IsolationLevel)(0),         // 2: statemesh.v1.IsolationLevel
 	(CacheMode)(0),              // 3: statemesh.v1.CacheMode
-	(StoreKind)(0),              // 4: statemesh.v1.StoreKind
-	(*ReadOptions)(nil),         // 5: statemesh.v1.ReadOptions
-	(*InstanceRef)(nil),         // 6: statemesh.v1.InstanceRef
-	(*Answer)(nil),              // 7: statemesh.v1.Answer
-	(*Position)(nil),            // 8: statemesh.v1.Position
-	(*TopicPosition)(nil),       // 9: statemesh.v1.TopicPosition
-	(*PartitionOffset)(nil),     // 10: statemesh.v1.PartitionOffset
-	(*Value)(nil),               // 11: statemesh.v1.Value
-	(*durationpb.Duration)(nil), // 12: google.protobuf.Duration
+	(Format)(0),                 // 4: statemesh.v1.Format
+	(StoreKind)(0),              // 5: statemesh.v1.StoreKind
+	(*ReadOptions)(nil),         // 6: statemesh.v1.ReadOptions
+	(*InstanceRef)(nil),         // 7: statemesh.v1.InstanceRef
+	(*Answer)(nil),              // 8: statemesh.v1.Answer
+	(*Position)(nil),            // 9: statemesh.v1.Position
+	(*TopicPosition)(nil),       // 10: statemesh.v1.TopicPosition
+	(*PartitionOffset)(nil),     // 11: statemesh.v1.PartitionOffset
+	(*Value)(nil),               // 12: statemesh.v1.Value
+	(*TypedValue)(nil),          // 13: statemesh.v1.TypedValue
+	(*Span)(nil),                // 14: statemesh.v1.Span
+	(*durationpb.Duration)(nil), // 15: google.protobuf.Duration
 }
 var file_statemesh_v1_common_proto_depIdxs = []int32{
-	12, // 0: statemesh.v1.ReadOptions.max_staleness:type_name -> google.protobuf.Duration
+	15, // 0: statemesh.v1.ReadOptions.max_staleness:type_name -> google.protobuf.Duration
 	3,  // 1: statemesh.v1.ReadOptions.cache:type_name -> statemesh.v1.CacheMode
 	2,  // 2: statemesh.v1.ReadOptions.isolation:type_name -> statemesh.v1.IsolationLevel
 	1,  // 3: statemesh.v1.ReadOptions.role:type_name -> statemesh.v1.RolePreference
-	0,  // 4: statemesh.v1.Answer.role:type_name -> statemesh.v1.Role
-	6,  // 5: statemesh.v1.Answer.answered_by:type_name -> statemesh.v1.InstanceRef
-	12, // 6: statemesh.v1.Answer.age:type_name -> google.protobuf.Duration
-	8,  // 7: statemesh.v1.Answer.position:type_name -> statemesh.v1.Position
-	9,  // 8: statemesh.v1.Position.topics:type_name -> statemesh.v1.TopicPosition
-	10, // 9: statemesh.v1.TopicPosition.partitions:type_name -> statemesh.v1.PartitionOffset
-	10, // [10:10] is the sub-list for method output_type
-	10, // [10:10] is the sub-list for method input_type
-	10, // [10:10] is the sub-list for extension type_name
-	10, // [10:10] is the sub-list for extension extendee
-	0,  // [0:10] is the sub-list for field type_name
+	15, // 4: statemesh.v1.ReadOptions.wait:type_name -> google.protobuf.Duration
+	9,  // 5: statemesh.v1.ReadOptions.at_least_position:type_name -> statemesh.v1.Position
+	0,  // 6: statemesh.v1.Answer.role:type_name -> statemesh.v1.Role
+	7,  // 7: statemesh.v1.Answer.answered_by:type_name -> statemesh.v1.InstanceRef
+	15, // 8: statemesh.v1.Answer.age:type_name -> google.protobuf.Duration
+	9,  // 9: statemesh.v1.Answer.position:type_name -> statemesh.v1.Position
+	2,  // 10: statemesh.v1.Answer.isolation:type_name -> statemesh.v1.IsolationLevel
+	10, // 11: statemesh.v1.Position.topics:type_name -> statemesh.v1.TopicPosition
+	11, // 12: statemesh.v1.TopicPosition.partitions:type_name -> statemesh.v1.PartitionOffset
+	13, // 13: statemesh.v1.Value.typed:type_name -> statemesh.v1.TypedValue
+	14, // [14:14] is the sub-list for method output_type
+	14, // [14:14] is the sub-list for method input_type
+	14, // [14:14] is the sub-list for extension type_name
+	14, // [14:14] is the sub-list for extension extendee
+	0,  // [0:14] is the sub-list for field type_name
 }
 
 func init() { file_statemesh_v1_common_proto_init() }
@@ -841,13 +1201,21 @@ func file_statemesh_v1_common_proto_init() {
 		return
 	}
 	file_statemesh_v1_common_proto_msgTypes[6].OneofWrappers = []any{}
+	file_statemesh_v1_common_proto_msgTypes[7].OneofWrappers = []any{
+		(*TypedValue_StringValue)(nil),
+		(*TypedValue_Int64Value)(nil),
+		(*TypedValue_DoubleValue)(nil),
+		(*TypedValue_BoolValue)(nil),
+		(*TypedValue_JsonValue)(nil),
+	}
+	file_statemesh_v1_common_proto_msgTypes[8].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_statemesh_v1_common_proto_rawDesc), len(file_statemesh_v1_common_proto_rawDesc)),
-			NumEnums:      5,
-			NumMessages:   7,
+			NumEnums:      6,
+			NumMessages:   9,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

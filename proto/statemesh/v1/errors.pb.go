@@ -68,7 +68,12 @@ const (
 	// PERMISSION_DENIED: the caller may not do this; detail permission_denied.
 	Reason_REASON_PERMISSION_DENIED Reason = 17
 	// INTERNAL: a defect. The server's log has the cause; the status has not, because it may contain data.
-	Reason_REASON_INTERNAL Reason = 18 // Planned: 19 BEHIND (have, want), for reads with a token.
+	Reason_REASON_INTERNAL Reason = 18
+	// UNAVAILABLE: no replica has reached at_least or at_least_position; detail behind. Ask again after retry_after, or let
+	// the server wait.
+	Reason_REASON_BEHIND Reason = 19
+	// UNAVAILABLE: the caller insists on the owner and this copy is not it; detail not_active. Ask the owner.
+	Reason_REASON_NOT_ACTIVE Reason = 20
 )
 
 // Enum value maps for Reason.
@@ -93,6 +98,8 @@ var (
 		16: "REASON_CANCELLED",
 		17: "REASON_PERMISSION_DENIED",
 		18: "REASON_INTERNAL",
+		19: "REASON_BEHIND",
+		20: "REASON_NOT_ACTIVE",
 	}
 	Reason_value = map[string]int32{
 		"REASON_UNSPECIFIED":       0,
@@ -114,6 +121,8 @@ var (
 		"REASON_CANCELLED":         16,
 		"REASON_PERMISSION_DENIED": 17,
 		"REASON_INTERNAL":          18,
+		"REASON_BEHIND":            19,
+		"REASON_NOT_ACTIVE":        20,
 	}
 )
 
@@ -168,6 +177,8 @@ type ErrorDetail struct {
 	//	*ErrorDetail_WrongPartition
 	//	*ErrorDetail_Overloaded
 	//	*ErrorDetail_PermissionDenied
+	//	*ErrorDetail_Behind
+	//	*ErrorDetail_NotActive
 	Detail        isErrorDetail_Detail `protobuf_oneof:"detail"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -330,6 +341,24 @@ func (x *ErrorDetail) GetPermissionDenied() *PermissionDeniedDetail {
 	return nil
 }
 
+func (x *ErrorDetail) GetBehind() *BehindDetail {
+	if x != nil {
+		if x, ok := x.Detail.(*ErrorDetail_Behind); ok {
+			return x.Behind
+		}
+	}
+	return nil
+}
+
+func (x *ErrorDetail) GetNotActive() *NotActiveDetail {
+	if x != nil {
+		if x, ok := x.Detail.(*ErrorDetail_NotActive); ok {
+			return x.NotActive
+		}
+	}
+	return nil
+}
+
 type isErrorDetail_Detail interface {
 	isErrorDetail_Detail()
 }
@@ -389,6 +418,16 @@ type ErrorDetail_PermissionDenied struct {
 	PermissionDenied *PermissionDeniedDetail `protobuf:"bytes,20,opt,name=permission_denied,json=permissionDenied,proto3,oneof"`
 }
 
+type ErrorDetail_Behind struct {
+	// For REASON_BEHIND.
+	Behind *BehindDetail `protobuf:"bytes,21,opt,name=behind,proto3,oneof"`
+}
+
+type ErrorDetail_NotActive struct {
+	// For REASON_NOT_ACTIVE.
+	NotActive *NotActiveDetail `protobuf:"bytes,22,opt,name=not_active,json=notActive,proto3,oneof"`
+}
+
 func (*ErrorDetail_NotFound) isErrorDetail_Detail() {}
 
 func (*ErrorDetail_UnknownStore) isErrorDetail_Detail() {}
@@ -410,6 +449,10 @@ func (*ErrorDetail_WrongPartition) isErrorDetail_Detail() {}
 func (*ErrorDetail_Overloaded) isErrorDetail_Detail() {}
 
 func (*ErrorDetail_PermissionDenied) isErrorDetail_Detail() {}
+
+func (*ErrorDetail_Behind) isErrorDetail_Detail() {}
+
+func (*ErrorDetail_NotActive) isErrorDetail_Detail() {}
 
 // NotFoundDetail says who proved the absence.
 type NotFoundDetail struct {
@@ -1089,11 +1132,130 @@ func (x *PermissionDeniedDetail) GetProblem() string {
 	return ""
 }
 
+// BehindDetail says how far the copy is and what was asked for.
+type BehindDetail struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What the copy has reached of what was asked for, as a token.
+	Have []byte `protobuf:"bytes,1,opt,name=have,proto3" json:"have,omitempty"`
+	// What was asked for in this partition, as a token.
+	Want []byte `protobuf:"bytes,2,opt,name=want,proto3" json:"want,omitempty"`
+	// When to ask again; absent when the server cannot tell.
+	RetryAfter    *durationpb.Duration `protobuf:"bytes,3,opt,name=retry_after,json=retryAfter,proto3" json:"retry_after,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BehindDetail) Reset() {
+	*x = BehindDetail{}
+	mi := &file_statemesh_v1_errors_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BehindDetail) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BehindDetail) ProtoMessage() {}
+
+func (x *BehindDetail) ProtoReflect() protoreflect.Message {
+	mi := &file_statemesh_v1_errors_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BehindDetail.ProtoReflect.Descriptor instead.
+func (*BehindDetail) Descriptor() ([]byte, []int) {
+	return file_statemesh_v1_errors_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *BehindDetail) GetHave() []byte {
+	if x != nil {
+		return x.Have
+	}
+	return nil
+}
+
+func (x *BehindDetail) GetWant() []byte {
+	if x != nil {
+		return x.Want
+	}
+	return nil
+}
+
+func (x *BehindDetail) GetRetryAfter() *durationpb.Duration {
+	if x != nil {
+		return x.RetryAfter
+	}
+	return nil
+}
+
+// NotActiveDetail says what the copy is.
+type NotActiveDetail struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Its role.
+	Role Role `protobuf:"varint,1,opt,name=role,proto3,enum=statemesh.v1.Role" json:"role,omitempty"`
+	// When to ask again; absent when the server cannot tell.
+	RetryAfter    *durationpb.Duration `protobuf:"bytes,2,opt,name=retry_after,json=retryAfter,proto3" json:"retry_after,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *NotActiveDetail) Reset() {
+	*x = NotActiveDetail{}
+	mi := &file_statemesh_v1_errors_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *NotActiveDetail) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*NotActiveDetail) ProtoMessage() {}
+
+func (x *NotActiveDetail) ProtoReflect() protoreflect.Message {
+	mi := &file_statemesh_v1_errors_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use NotActiveDetail.ProtoReflect.Descriptor instead.
+func (*NotActiveDetail) Descriptor() ([]byte, []int) {
+	return file_statemesh_v1_errors_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *NotActiveDetail) GetRole() Role {
+	if x != nil {
+		return x.Role
+	}
+	return Role_ROLE_UNSPECIFIED
+}
+
+func (x *NotActiveDetail) GetRetryAfter() *durationpb.Duration {
+	if x != nil {
+		return x.RetryAfter
+	}
+	return nil
+}
+
 var File_statemesh_v1_errors_proto protoreflect.FileDescriptor
 
 const file_statemesh_v1_errors_proto_rawDesc = "" +
 	"\n" +
-	"\x19statemesh/v1/errors.proto\x12\fstatemesh.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x19statemesh/v1/common.proto\"\xee\x06\n" +
+	"\x19statemesh/v1/errors.proto\x12\fstatemesh.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x19statemesh/v1/common.proto\"\xe4\a\n" +
 	"\vErrorDetail\x12,\n" +
 	"\x06reason\x18\x01 \x01(\x0e2\x14.statemesh.v1.ReasonR\x06reason\x12\x14\n" +
 	"\x05store\x18\x02 \x01(\tR\x05store\x12!\n" +
@@ -1112,7 +1274,10 @@ const file_statemesh_v1_errors_proto_rawDesc = "" +
 	"\n" +
 	"overloaded\x18\x13 \x01(\v2\x1e.statemesh.v1.OverloadedDetailH\x00R\n" +
 	"overloaded\x12S\n" +
-	"\x11permission_denied\x18\x14 \x01(\v2$.statemesh.v1.PermissionDeniedDetailH\x00R\x10permissionDeniedB\b\n" +
+	"\x11permission_denied\x18\x14 \x01(\v2$.statemesh.v1.PermissionDeniedDetailH\x00R\x10permissionDenied\x124\n" +
+	"\x06behind\x18\x15 \x01(\v2\x1a.statemesh.v1.BehindDetailH\x00R\x06behind\x12>\n" +
+	"\n" +
+	"not_active\x18\x16 \x01(\v2\x1d.statemesh.v1.NotActiveDetailH\x00R\tnotActiveB\b\n" +
 	"\x06detailB\f\n" +
 	"\n" +
 	"_partition\">\n" +
@@ -1157,7 +1322,16 @@ const file_statemesh_v1_errors_proto_rawDesc = "" +
 	"retryAfter\"J\n" +
 	"\x16PermissionDeniedDetail\x12\x16\n" +
 	"\x06action\x18\x01 \x01(\tR\x06action\x12\x18\n" +
-	"\aproblem\x18\x02 \x01(\tR\aproblem*\xd5\x03\n" +
+	"\aproblem\x18\x02 \x01(\tR\aproblem\"r\n" +
+	"\fBehindDetail\x12\x12\n" +
+	"\x04have\x18\x01 \x01(\fR\x04have\x12\x12\n" +
+	"\x04want\x18\x02 \x01(\fR\x04want\x12:\n" +
+	"\vretry_after\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\n" +
+	"retryAfter\"u\n" +
+	"\x0fNotActiveDetail\x12&\n" +
+	"\x04role\x18\x01 \x01(\x0e2\x12.statemesh.v1.RoleR\x04role\x12:\n" +
+	"\vretry_after\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\n" +
+	"retryAfter*\xff\x03\n" +
 	"\x06Reason\x12\x16\n" +
 	"\x12REASON_UNSPECIFIED\x10\x00\x12\x18\n" +
 	"\x14REASON_KEY_NOT_FOUND\x10\x01\x12\x18\n" +
@@ -1178,7 +1352,9 @@ const file_statemesh_v1_errors_proto_rawDesc = "" +
 	"\x18REASON_DEADLINE_EXCEEDED\x10\x0f\x12\x14\n" +
 	"\x10REASON_CANCELLED\x10\x10\x12\x1c\n" +
 	"\x18REASON_PERMISSION_DENIED\x10\x11\x12\x13\n" +
-	"\x0fREASON_INTERNAL\x10\x12B?Z=github.com/statemesh/statemesh/proto/statemesh/v1;statemeshv1b\x06proto3"
+	"\x0fREASON_INTERNAL\x10\x12\x12\x11\n" +
+	"\rREASON_BEHIND\x10\x13\x12\x15\n" +
+	"\x11REASON_NOT_ACTIVE\x10\x14B?Z=github.com/statemesh/statemesh/proto/statemesh/v1;statemeshv1b\x06proto3"
 
 var (
 	file_statemesh_v1_errors_proto_rawDescOnce sync.Once
@@ -1193,7 +1369,7 @@ func file_statemesh_v1_errors_proto_rawDescGZIP() []byte {
 }
 
 var file_statemesh_v1_errors_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_statemesh_v1_errors_proto_msgTypes = make([]protoimpl.MessageInfo, 13)
+var file_statemesh_v1_errors_proto_msgTypes = make([]protoimpl.MessageInfo, 15)
 var file_statemesh_v1_errors_proto_goTypes = []any{
 	(Reason)(0),                    // 0: statemesh.v1.Reason
 	(*ErrorDetail)(nil),            // 1: statemesh.v1.ErrorDetail
@@ -1209,11 +1385,13 @@ var file_statemesh_v1_errors_proto_goTypes = []any{
 	(*WrongPartitionDetail)(nil),   // 11: statemesh.v1.WrongPartitionDetail
 	(*OverloadedDetail)(nil),       // 12: statemesh.v1.OverloadedDetail
 	(*PermissionDeniedDetail)(nil), // 13: statemesh.v1.PermissionDeniedDetail
-	(*Answer)(nil),                 // 14: statemesh.v1.Answer
-	(StoreKind)(0),                 // 15: statemesh.v1.StoreKind
-	(*InstanceRef)(nil),            // 16: statemesh.v1.InstanceRef
-	(*durationpb.Duration)(nil),    // 17: google.protobuf.Duration
-	(Role)(0),                      // 18: statemesh.v1.Role
+	(*BehindDetail)(nil),           // 14: statemesh.v1.BehindDetail
+	(*NotActiveDetail)(nil),        // 15: statemesh.v1.NotActiveDetail
+	(*Answer)(nil),                 // 16: statemesh.v1.Answer
+	(StoreKind)(0),                 // 17: statemesh.v1.StoreKind
+	(*InstanceRef)(nil),            // 18: statemesh.v1.InstanceRef
+	(*durationpb.Duration)(nil),    // 19: google.protobuf.Duration
+	(Role)(0),                      // 20: statemesh.v1.Role
 }
 var file_statemesh_v1_errors_proto_depIdxs = []int32{
 	0,  // 0: statemesh.v1.ErrorDetail.reason:type_name -> statemesh.v1.Reason
@@ -1228,19 +1406,24 @@ var file_statemesh_v1_errors_proto_depIdxs = []int32{
 	11, // 9: statemesh.v1.ErrorDetail.wrong_partition:type_name -> statemesh.v1.WrongPartitionDetail
 	12, // 10: statemesh.v1.ErrorDetail.overloaded:type_name -> statemesh.v1.OverloadedDetail
 	13, // 11: statemesh.v1.ErrorDetail.permission_denied:type_name -> statemesh.v1.PermissionDeniedDetail
-	14, // 12: statemesh.v1.NotFoundDetail.answer:type_name -> statemesh.v1.Answer
-	15, // 13: statemesh.v1.WrongStoreKindDetail.kind:type_name -> statemesh.v1.StoreKind
-	16, // 14: statemesh.v1.MovedDetail.to:type_name -> statemesh.v1.InstanceRef
-	17, // 15: statemesh.v1.NotReadyDetail.retry_after:type_name -> google.protobuf.Duration
-	10, // 16: statemesh.v1.NoReplicaDetail.candidates:type_name -> statemesh.v1.Candidate
-	16, // 17: statemesh.v1.Candidate.instance:type_name -> statemesh.v1.InstanceRef
-	18, // 18: statemesh.v1.Candidate.role:type_name -> statemesh.v1.Role
-	17, // 19: statemesh.v1.OverloadedDetail.retry_after:type_name -> google.protobuf.Duration
-	20, // [20:20] is the sub-list for method output_type
-	20, // [20:20] is the sub-list for method input_type
-	20, // [20:20] is the sub-list for extension type_name
-	20, // [20:20] is the sub-list for extension extendee
-	0,  // [0:20] is the sub-list for field type_name
+	14, // 12: statemesh.v1.ErrorDetail.behind:type_name -> statemesh.v1.BehindDetail
+	15, // 13: statemesh.v1.ErrorDetail.not_active:type_name -> statemesh.v1.NotActiveDetail
+	16, // 14: statemesh.v1.NotFoundDetail.answer:type_name -> statemesh.v1.Answer
+	17, // 15: statemesh.v1.WrongStoreKindDetail.kind:type_name -> statemesh.v1.StoreKind
+	18, // 16: statemesh.v1.MovedDetail.to:type_name -> statemesh.v1.InstanceRef
+	19, // 17: statemesh.v1.NotReadyDetail.retry_after:type_name -> google.protobuf.Duration
+	10, // 18: statemesh.v1.NoReplicaDetail.candidates:type_name -> statemesh.v1.Candidate
+	18, // 19: statemesh.v1.Candidate.instance:type_name -> statemesh.v1.InstanceRef
+	20, // 20: statemesh.v1.Candidate.role:type_name -> statemesh.v1.Role
+	19, // 21: statemesh.v1.OverloadedDetail.retry_after:type_name -> google.protobuf.Duration
+	19, // 22: statemesh.v1.BehindDetail.retry_after:type_name -> google.protobuf.Duration
+	20, // 23: statemesh.v1.NotActiveDetail.role:type_name -> statemesh.v1.Role
+	19, // 24: statemesh.v1.NotActiveDetail.retry_after:type_name -> google.protobuf.Duration
+	25, // [25:25] is the sub-list for method output_type
+	25, // [25:25] is the sub-list for method input_type
+	25, // [25:25] is the sub-list for extension type_name
+	25, // [25:25] is the sub-list for extension extendee
+	0,  // [0:25] is the sub-list for field type_name
 }
 
 func init() { file_statemesh_v1_errors_proto_init() }
@@ -1261,6 +1444,8 @@ func file_statemesh_v1_errors_proto_init() {
 		(*ErrorDetail_WrongPartition)(nil),
 		(*ErrorDetail_Overloaded)(nil),
 		(*ErrorDetail_PermissionDenied)(nil),
+		(*ErrorDetail_Behind)(nil),
+		(*ErrorDetail_NotActive)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -1268,7 +1453,7 @@ func file_statemesh_v1_errors_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_statemesh_v1_errors_proto_rawDesc), len(file_statemesh_v1_errors_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   13,
+			NumMessages:   15,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

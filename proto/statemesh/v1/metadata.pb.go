@@ -181,12 +181,18 @@ type Store struct {
 	// The partition count of the store: a key's partition is Kafka's murmur2 of its bytes (sign bit cleared), modulo
 	// this.
 	Partitions int32 `protobuf:"varint,4,opt,name=partitions,proto3" json:"partitions,omitempty"`
-	// Serde of the keys for people and generic clients: "bytes", "string", "int64", "double" or "json".
+	// Serde of the keys for people and generic clients: "bytes" (or empty, which is the same), "string", "int64", "double",
+	// "json", or another name that the application gave. See TypedValue.
 	KeyFormat string `protobuf:"bytes,5,opt,name=key_format,json=keyFormat,proto3" json:"key_format,omitempty"`
 	// Serde of the values, likewise.
 	ValueFormat string `protobuf:"bytes,6,opt,name=value_format,json=valueFormat,proto3" json:"value_format,omitempty"`
 	// The topic whose partitioning the store follows.
-	SourceTopic   string `protobuf:"bytes,7,opt,name=source_topic,json=sourceTopic,proto3" json:"source_topic,omitempty"`
+	SourceTopic string `protobuf:"bytes,7,opt,name=source_topic,json=sourceTopic,proto3" json:"source_topic,omitempty"`
+	// For how long rows of a window or session store are kept, and how far the history of a versioned one goes back, by
+	// stream time, in milliseconds; 0 for the others.
+	RetentionMs int64 `protobuf:"varint,8,opt,name=retention_ms,json=retentionMs,proto3" json:"retention_ms,omitempty"`
+	// The size of the windows of a window store in milliseconds; 0 for the others.
+	WindowSizeMs  int64 `protobuf:"varint,9,opt,name=window_size_ms,json=windowSizeMs,proto3" json:"window_size_ms,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -268,6 +274,20 @@ func (x *Store) GetSourceTopic() string {
 		return x.SourceTopic
 	}
 	return ""
+}
+
+func (x *Store) GetRetentionMs() int64 {
+	if x != nil {
+		return x.RetentionMs
+	}
+	return 0
+}
+
+func (x *Store) GetWindowSizeMs() int64 {
+	if x != nil {
+		return x.WindowSizeMs
+	}
+	return 0
 }
 
 // MovingTask is a task on its way: the snapshot still names the instance that has it.
@@ -871,7 +891,7 @@ const file_statemesh_v1_metadata_proto_rawDesc = "" +
 	"\bendpoint\x18\x03 \x01(\tR\bendpoint\x12\x12\n" +
 	"\x04rack\x18\x04 \x01(\tR\x04rack\x12*\n" +
 	"\x06active\x18\x05 \x03(\v2\x12.statemesh.v1.TaskR\x06active\x12,\n" +
-	"\astandby\x18\x06 \x03(\v2\x12.statemesh.v1.TaskR\astandby\"\xef\x01\n" +
+	"\astandby\x18\x06 \x03(\v2\x12.statemesh.v1.TaskR\astandby\"\xb8\x02\n" +
 	"\x05Store\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12+\n" +
 	"\x04kind\x18\x02 \x01(\x0e2\x17.statemesh.v1.StoreKindR\x04kind\x12 \n" +
@@ -882,7 +902,9 @@ const file_statemesh_v1_metadata_proto_rawDesc = "" +
 	"\n" +
 	"key_format\x18\x05 \x01(\tR\tkeyFormat\x12!\n" +
 	"\fvalue_format\x18\x06 \x01(\tR\vvalueFormat\x12!\n" +
-	"\fsource_topic\x18\a \x01(\tR\vsourceTopic\"U\n" +
+	"\fsource_topic\x18\a \x01(\tR\vsourceTopic\x12!\n" +
+	"\fretention_ms\x18\b \x01(\x03R\vretentionMs\x12$\n" +
+	"\x0ewindow_size_ms\x18\t \x01(\x03R\fwindowSizeMs\"U\n" +
 	"\n" +
 	"MovingTask\x12&\n" +
 	"\x04task\x18\x01 \x01(\v2\x12.statemesh.v1.TaskR\x04task\x12\x1f\n" +

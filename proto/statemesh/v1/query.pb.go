@@ -29,9 +29,9 @@ type Order int32
 const (
 	// ORDER_ASCENDING.
 	Order_ORDER_UNSPECIFIED Order = 0
-	// Smallest key first.
+	// Smallest key, or earliest time, first.
 	Order_ORDER_ASCENDING Order = 1
-	// Greatest key first.
+	// Greatest key, or latest time, first.
 	Order_ORDER_DESCENDING Order = 2
 )
 
@@ -138,25 +138,193 @@ func (EndReason) EnumDescriptor() ([]byte, []int) {
 	return file_statemesh_v1_query_proto_rawDescGZIP(), []int{1}
 }
 
-// GetRequest asks for the value of one key.
+// SessionBounds name one session of a key.
+type SessionBounds struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Its start, inclusive, in milliseconds since the Unix epoch.
+	StartMs int64 `protobuf:"varint,1,opt,name=start_ms,json=startMs,proto3" json:"start_ms,omitempty"`
+	// Its end, inclusive, in milliseconds since the Unix epoch; at least start_ms.
+	EndMs         int64 `protobuf:"varint,2,opt,name=end_ms,json=endMs,proto3" json:"end_ms,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SessionBounds) Reset() {
+	*x = SessionBounds{}
+	mi := &file_statemesh_v1_query_proto_msgTypes[0]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SessionBounds) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SessionBounds) ProtoMessage() {}
+
+func (x *SessionBounds) ProtoReflect() protoreflect.Message {
+	mi := &file_statemesh_v1_query_proto_msgTypes[0]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SessionBounds.ProtoReflect.Descriptor instead.
+func (*SessionBounds) Descriptor() ([]byte, []int) {
+	return file_statemesh_v1_query_proto_rawDescGZIP(), []int{0}
+}
+
+func (x *SessionBounds) GetStartMs() int64 {
+	if x != nil {
+		return x.StartMs
+	}
+	return 0
+}
+
+func (x *SessionBounds) GetEndMs() int64 {
+	if x != nil {
+		return x.EndMs
+	}
+	return 0
+}
+
+// Instant says which of the values of a key is meant, in a store that has several.
+type Instant struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// One of these is always set.
+	//
+	// Types that are valid to be assigned to Of:
+	//
+	//	*Instant_WindowStartMs
+	//	*Instant_Session
+	//	*Instant_AsOfMs
+	Of            isInstant_Of `protobuf_oneof:"of"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Instant) Reset() {
+	*x = Instant{}
+	mi := &file_statemesh_v1_query_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Instant) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Instant) ProtoMessage() {}
+
+func (x *Instant) ProtoReflect() protoreflect.Message {
+	mi := &file_statemesh_v1_query_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Instant.ProtoReflect.Descriptor instead.
+func (*Instant) Descriptor() ([]byte, []int) {
+	return file_statemesh_v1_query_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *Instant) GetOf() isInstant_Of {
+	if x != nil {
+		return x.Of
+	}
+	return nil
+}
+
+func (x *Instant) GetWindowStartMs() int64 {
+	if x != nil {
+		if x, ok := x.Of.(*Instant_WindowStartMs); ok {
+			return x.WindowStartMs
+		}
+	}
+	return 0
+}
+
+func (x *Instant) GetSession() *SessionBounds {
+	if x != nil {
+		if x, ok := x.Of.(*Instant_Session); ok {
+			return x.Session
+		}
+	}
+	return nil
+}
+
+func (x *Instant) GetAsOfMs() int64 {
+	if x != nil {
+		if x, ok := x.Of.(*Instant_AsOfMs); ok {
+			return x.AsOfMs
+		}
+	}
+	return 0
+}
+
+type isInstant_Of interface {
+	isInstant_Of()
+}
+
+type Instant_WindowStartMs struct {
+	// Window stores: the start of the window, exactly, in milliseconds since the Unix epoch, at least 0. A store that
+	// keeps duplicates answers with the first.
+	WindowStartMs int64 `protobuf:"varint,1,opt,name=window_start_ms,json=windowStartMs,proto3,oneof"`
+}
+
+type Instant_Session struct {
+	// Session stores: the session, exactly.
+	Session *SessionBounds `protobuf:"bytes,2,opt,name=session,proto3,oneof"`
+}
+
+type Instant_AsOfMs struct {
+	// Versioned stores: the version that was valid at this moment, in milliseconds since the Unix epoch. What is older than
+	// the store's history is not found.
+	AsOfMs int64 `protobuf:"varint,3,opt,name=as_of_ms,json=asOfMs,proto3,oneof"`
+}
+
+func (*Instant_WindowStartMs) isInstant_Of() {}
+
+func (*Instant_Session) isInstant_Of() {}
+
+func (*Instant_AsOfMs) isInstant_Of() {}
+
+// GetRequest asks for one value of one key.
 type GetRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Name of the store.
 	Store string `protobuf:"bytes,1,opt,name=store,proto3" json:"store,omitempty"`
-	// The key as it was stored: the bytes that the producer's serializer wrote. At least 1 byte.
+	// The key as it was stored: the bytes that the producer's serializer wrote. At least 1 byte, unless typed_key is set.
 	Key []byte `protobuf:"bytes,2,opt,name=key,proto3" json:"key,omitempty"`
 	// The partition that the caller believes the key to be in. Absent: the server computes it. A server that computes
 	// another one answers REASON_WRONG_PARTITION.
 	Partition *int32 `protobuf:"varint,3,opt,name=partition,proto3,oneof" json:"partition,omitempty"`
 	// What the caller insists on.
-	Options       *ReadOptions `protobuf:"bytes,4,opt,name=options,proto3" json:"options,omitempty"`
+	Options *ReadOptions `protobuf:"bytes,4,opt,name=options,proto3" json:"options,omitempty"`
+	// Which value of the key, in a window, session or versioned store. Absent in a key-value store; in a versioned store
+	// absent means the latest.
+	Instant *Instant `protobuf:"bytes,5,opt,name=instant,proto3" json:"instant,omitempty"`
+	// The key in the format that the store declares, instead of `key`.
+	TypedKey *TypedValue `protobuf:"bytes,6,opt,name=typed_key,json=typedKey,proto3" json:"typed_key,omitempty"`
+	// The form of the value in the answer.
+	Format        Format `protobuf:"varint,7,opt,name=format,proto3,enum=statemesh.v1.Format" json:"format,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *GetRequest) Reset() {
 	*x = GetRequest{}
-	mi := &file_statemesh_v1_query_proto_msgTypes[0]
+	mi := &file_statemesh_v1_query_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -168,7 +336,7 @@ func (x *GetRequest) String() string {
 func (*GetRequest) ProtoMessage() {}
 
 func (x *GetRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_statemesh_v1_query_proto_msgTypes[0]
+	mi := &file_statemesh_v1_query_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -181,7 +349,7 @@ func (x *GetRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetRequest.ProtoReflect.Descriptor instead.
 func (*GetRequest) Descriptor() ([]byte, []int) {
-	return file_statemesh_v1_query_proto_rawDescGZIP(), []int{0}
+	return file_statemesh_v1_query_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *GetRequest) GetStore() string {
@@ -212,20 +380,43 @@ func (x *GetRequest) GetOptions() *ReadOptions {
 	return nil
 }
 
-// GetResponse is the value of one key.
+func (x *GetRequest) GetInstant() *Instant {
+	if x != nil {
+		return x.Instant
+	}
+	return nil
+}
+
+func (x *GetRequest) GetTypedKey() *TypedValue {
+	if x != nil {
+		return x.TypedKey
+	}
+	return nil
+}
+
+func (x *GetRequest) GetFormat() Format {
+	if x != nil {
+		return x.Format
+	}
+	return Format_FORMAT_UNSPECIFIED
+}
+
+// GetResponse is one value of one key.
 type GetResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The value. Always present.
 	Value *Value `protobuf:"bytes,1,opt,name=value,proto3" json:"value,omitempty"`
 	// What the answer is worth.
-	Answer        *Answer `protobuf:"bytes,2,opt,name=answer,proto3" json:"answer,omitempty"`
+	Answer *Answer `protobuf:"bytes,2,opt,name=answer,proto3" json:"answer,omitempty"`
+	// The window, the session, or the validity of the version. Absent in key-value stores.
+	Span          *Span `protobuf:"bytes,3,opt,name=span,proto3" json:"span,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *GetResponse) Reset() {
 	*x = GetResponse{}
-	mi := &file_statemesh_v1_query_proto_msgTypes[1]
+	mi := &file_statemesh_v1_query_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -237,7 +428,7 @@ func (x *GetResponse) String() string {
 func (*GetResponse) ProtoMessage() {}
 
 func (x *GetResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_statemesh_v1_query_proto_msgTypes[1]
+	mi := &file_statemesh_v1_query_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -250,7 +441,7 @@ func (x *GetResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetResponse.ProtoReflect.Descriptor instead.
 func (*GetResponse) Descriptor() ([]byte, []int) {
-	return file_statemesh_v1_query_proto_rawDescGZIP(), []int{1}
+	return file_statemesh_v1_query_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *GetResponse) GetValue() *Value {
@@ -267,22 +458,98 @@ func (x *GetResponse) GetAnswer() *Answer {
 	return nil
 }
 
-// BatchGetRequest asks for the values of many keys.
+func (x *GetResponse) GetSpan() *Span {
+	if x != nil {
+		return x.Span
+	}
+	return nil
+}
+
+// Lookup names one value.
+type Lookup struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The key; at least 1 byte, unless typed_key is set.
+	Key []byte `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
+	// Which value of the key: see GetRequest.instant.
+	Instant *Instant `protobuf:"bytes,2,opt,name=instant,proto3" json:"instant,omitempty"`
+	// The key in the format that the store declares, instead of `key`.
+	TypedKey      *TypedValue `protobuf:"bytes,3,opt,name=typed_key,json=typedKey,proto3" json:"typed_key,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Lookup) Reset() {
+	*x = Lookup{}
+	mi := &file_statemesh_v1_query_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Lookup) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Lookup) ProtoMessage() {}
+
+func (x *Lookup) ProtoReflect() protoreflect.Message {
+	mi := &file_statemesh_v1_query_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Lookup.ProtoReflect.Descriptor instead.
+func (*Lookup) Descriptor() ([]byte, []int) {
+	return file_statemesh_v1_query_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *Lookup) GetKey() []byte {
+	if x != nil {
+		return x.Key
+	}
+	return nil
+}
+
+func (x *Lookup) GetInstant() *Instant {
+	if x != nil {
+		return x.Instant
+	}
+	return nil
+}
+
+func (x *Lookup) GetTypedKey() *TypedValue {
+	if x != nil {
+		return x.TypedKey
+	}
+	return nil
+}
+
+// BatchGetRequest asks for many values.
 type BatchGetRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Name of the store.
 	Store string `protobuf:"bytes,1,opt,name=store,proto3" json:"store,omitempty"`
-	// The keys, each at least 1 byte. A key may occur more than once.
+	// The keys, each at least 1 byte. A key may occur more than once. For key-value stores, and for the latest versions of a
+	// versioned one.
 	Keys [][]byte `protobuf:"bytes,2,rep,name=keys,proto3" json:"keys,omitempty"`
 	// What the caller insists on.
-	Options       *ReadOptions `protobuf:"bytes,3,opt,name=options,proto3" json:"options,omitempty"`
+	Options *ReadOptions `protobuf:"bytes,3,opt,name=options,proto3" json:"options,omitempty"`
+	// What is looked up, instead of `keys`.
+	Lookups []*Lookup `protobuf:"bytes,4,rep,name=lookups,proto3" json:"lookups,omitempty"`
+	// The form of the values in the answer.
+	Format        Format `protobuf:"varint,5,opt,name=format,proto3,enum=statemesh.v1.Format" json:"format,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *BatchGetRequest) Reset() {
 	*x = BatchGetRequest{}
-	mi := &file_statemesh_v1_query_proto_msgTypes[2]
+	mi := &file_statemesh_v1_query_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -294,7 +561,7 @@ func (x *BatchGetRequest) String() string {
 func (*BatchGetRequest) ProtoMessage() {}
 
 func (x *BatchGetRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_statemesh_v1_query_proto_msgTypes[2]
+	mi := &file_statemesh_v1_query_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -307,7 +574,7 @@ func (x *BatchGetRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BatchGetRequest.ProtoReflect.Descriptor instead.
 func (*BatchGetRequest) Descriptor() ([]byte, []int) {
-	return file_statemesh_v1_query_proto_rawDescGZIP(), []int{2}
+	return file_statemesh_v1_query_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *BatchGetRequest) GetStore() string {
@@ -331,10 +598,24 @@ func (x *BatchGetRequest) GetOptions() *ReadOptions {
 	return nil
 }
 
-// BatchGetResponse holds one result per key.
+func (x *BatchGetRequest) GetLookups() []*Lookup {
+	if x != nil {
+		return x.Lookups
+	}
+	return nil
+}
+
+func (x *BatchGetRequest) GetFormat() Format {
+	if x != nil {
+		return x.Format
+	}
+	return Format_FORMAT_UNSPECIFIED
+}
+
+// BatchGetResponse holds one result per key or lookup.
 type BatchGetResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// One result per key of the request, in the request's order.
+	// One result per key or lookup of the request, in the request's order.
 	Results []*BatchGetResult `protobuf:"bytes,1,rep,name=results,proto3" json:"results,omitempty"`
 	// What the answer is worth: one per partition that took part, ascending by partition.
 	Answers       []*Answer `protobuf:"bytes,2,rep,name=answers,proto3" json:"answers,omitempty"`
@@ -344,7 +625,7 @@ type BatchGetResponse struct {
 
 func (x *BatchGetResponse) Reset() {
 	*x = BatchGetResponse{}
-	mi := &file_statemesh_v1_query_proto_msgTypes[3]
+	mi := &file_statemesh_v1_query_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -356,7 +637,7 @@ func (x *BatchGetResponse) String() string {
 func (*BatchGetResponse) ProtoMessage() {}
 
 func (x *BatchGetResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_statemesh_v1_query_proto_msgTypes[3]
+	mi := &file_statemesh_v1_query_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -369,7 +650,7 @@ func (x *BatchGetResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BatchGetResponse.ProtoReflect.Descriptor instead.
 func (*BatchGetResponse) Descriptor() ([]byte, []int) {
-	return file_statemesh_v1_query_proto_rawDescGZIP(), []int{3}
+	return file_statemesh_v1_query_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *BatchGetResponse) GetResults() []*BatchGetResult {
@@ -392,14 +673,16 @@ type BatchGetResult struct {
 	// The value; absent when the key has none, which is as much a proof as a NOT_FOUND of Get.
 	Value *Value `protobuf:"bytes,1,opt,name=value,proto3" json:"value,omitempty"`
 	// The partition the key belongs to: it says which of the answers covers this result.
-	Partition     int32 `protobuf:"varint,2,opt,name=partition,proto3" json:"partition,omitempty"`
+	Partition int32 `protobuf:"varint,2,opt,name=partition,proto3" json:"partition,omitempty"`
+	// The window, the session, or the validity of the version. Absent in key-value stores, and when there is no value.
+	Span          *Span `protobuf:"bytes,3,opt,name=span,proto3" json:"span,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *BatchGetResult) Reset() {
 	*x = BatchGetResult{}
-	mi := &file_statemesh_v1_query_proto_msgTypes[4]
+	mi := &file_statemesh_v1_query_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -411,7 +694,7 @@ func (x *BatchGetResult) String() string {
 func (*BatchGetResult) ProtoMessage() {}
 
 func (x *BatchGetResult) ProtoReflect() protoreflect.Message {
-	mi := &file_statemesh_v1_query_proto_msgTypes[4]
+	mi := &file_statemesh_v1_query_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -424,7 +707,7 @@ func (x *BatchGetResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BatchGetResult.ProtoReflect.Descriptor instead.
 func (*BatchGetResult) Descriptor() ([]byte, []int) {
-	return file_statemesh_v1_query_proto_rawDescGZIP(), []int{4}
+	return file_statemesh_v1_query_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *BatchGetResult) GetValue() *Value {
@@ -441,7 +724,190 @@ func (x *BatchGetResult) GetPartition() int32 {
 	return 0
 }
 
-// ScanRequest asks for rows in key order.
+func (x *BatchGetResult) GetSpan() *Span {
+	if x != nil {
+		return x.Span
+	}
+	return nil
+}
+
+// WindowSelection selects windows by their start.
+type WindowSelection struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The earliest start, inclusive, in milliseconds since the Unix epoch, at least 0. Absent: open.
+	StartFromMs *int64 `protobuf:"varint,1,opt,name=start_from_ms,json=startFromMs,proto3,oneof" json:"start_from_ms,omitempty"`
+	// The latest start, inclusive, in milliseconds since the Unix epoch, at least 0. Absent: open. Below start_from_ms: an
+	// empty result.
+	StartToMs     *int64 `protobuf:"varint,2,opt,name=start_to_ms,json=startToMs,proto3,oneof" json:"start_to_ms,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WindowSelection) Reset() {
+	*x = WindowSelection{}
+	mi := &file_statemesh_v1_query_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WindowSelection) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WindowSelection) ProtoMessage() {}
+
+func (x *WindowSelection) ProtoReflect() protoreflect.Message {
+	mi := &file_statemesh_v1_query_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WindowSelection.ProtoReflect.Descriptor instead.
+func (*WindowSelection) Descriptor() ([]byte, []int) {
+	return file_statemesh_v1_query_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *WindowSelection) GetStartFromMs() int64 {
+	if x != nil && x.StartFromMs != nil {
+		return *x.StartFromMs
+	}
+	return 0
+}
+
+func (x *WindowSelection) GetStartToMs() int64 {
+	if x != nil && x.StartToMs != nil {
+		return *x.StartToMs
+	}
+	return 0
+}
+
+// SessionSelection selects sessions by overlap: one is selected when all bounds hold. In milliseconds since the Unix
+// epoch, at least 0.
+type SessionSelection struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The session ends at this or later. Absent: open.
+	EarliestEndMs *int64 `protobuf:"varint,1,opt,name=earliest_end_ms,json=earliestEndMs,proto3,oneof" json:"earliest_end_ms,omitempty"`
+	// The session ends at this or earlier. Absent: open.
+	LatestEndMs *int64 `protobuf:"varint,2,opt,name=latest_end_ms,json=latestEndMs,proto3,oneof" json:"latest_end_ms,omitempty"`
+	// The session starts at this or earlier. Absent: open.
+	LatestStartMs *int64 `protobuf:"varint,3,opt,name=latest_start_ms,json=latestStartMs,proto3,oneof" json:"latest_start_ms,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SessionSelection) Reset() {
+	*x = SessionSelection{}
+	mi := &file_statemesh_v1_query_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SessionSelection) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SessionSelection) ProtoMessage() {}
+
+func (x *SessionSelection) ProtoReflect() protoreflect.Message {
+	mi := &file_statemesh_v1_query_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SessionSelection.ProtoReflect.Descriptor instead.
+func (*SessionSelection) Descriptor() ([]byte, []int) {
+	return file_statemesh_v1_query_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *SessionSelection) GetEarliestEndMs() int64 {
+	if x != nil && x.EarliestEndMs != nil {
+		return *x.EarliestEndMs
+	}
+	return 0
+}
+
+func (x *SessionSelection) GetLatestEndMs() int64 {
+	if x != nil && x.LatestEndMs != nil {
+		return *x.LatestEndMs
+	}
+	return 0
+}
+
+func (x *SessionSelection) GetLatestStartMs() int64 {
+	if x != nil && x.LatestStartMs != nil {
+		return *x.LatestStartMs
+	}
+	return 0
+}
+
+// VersionSelection selects versions whose validity overlaps [from_ms, to_ms]. Deletions are not returned.
+type VersionSelection struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// In milliseconds since the Unix epoch, inclusive, at least 0. Absent: open.
+	FromMs *int64 `protobuf:"varint,1,opt,name=from_ms,json=fromMs,proto3,oneof" json:"from_ms,omitempty"`
+	// In milliseconds since the Unix epoch, inclusive, at least 0. Absent: open. Below from_ms: an empty result.
+	ToMs          *int64 `protobuf:"varint,2,opt,name=to_ms,json=toMs,proto3,oneof" json:"to_ms,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *VersionSelection) Reset() {
+	*x = VersionSelection{}
+	mi := &file_statemesh_v1_query_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *VersionSelection) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*VersionSelection) ProtoMessage() {}
+
+func (x *VersionSelection) ProtoReflect() protoreflect.Message {
+	mi := &file_statemesh_v1_query_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use VersionSelection.ProtoReflect.Descriptor instead.
+func (*VersionSelection) Descriptor() ([]byte, []int) {
+	return file_statemesh_v1_query_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *VersionSelection) GetFromMs() int64 {
+	if x != nil && x.FromMs != nil {
+		return *x.FromMs
+	}
+	return 0
+}
+
+func (x *VersionSelection) GetToMs() int64 {
+	if x != nil && x.ToMs != nil {
+		return *x.ToMs
+	}
+	return 0
+}
+
+// ScanRequest asks for rows in order.
 type ScanRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Name of the store.
@@ -452,7 +918,7 @@ type ScanRequest struct {
 	From []byte `protobuf:"bytes,3,opt,name=from,proto3,oneof" json:"from,omitempty"`
 	// Greatest key, inclusive. Absent: open.
 	To []byte `protobuf:"bytes,4,opt,name=to,proto3,oneof" json:"to,omitempty"`
-	// Only keys that start with this. May not be combined with `from` or `to`.
+	// Only keys that start with this. May not be combined with `from` or `to`. Key-value stores only.
 	Prefix []byte `protobuf:"bytes,5,opt,name=prefix,proto3,oneof" json:"prefix,omitempty"`
 	// Direction. `from` stays the lower bound.
 	Order Order `protobuf:"varint,6,opt,name=order,proto3,enum=statemesh.v1.Order" json:"order,omitempty"`
@@ -463,14 +929,34 @@ type ScanRequest struct {
 	// of that scan. It works at any instance and after a partition has moved.
 	ResumeToken []byte `protobuf:"bytes,8,opt,name=resume_token,json=resumeToken,proto3" json:"resume_token,omitempty"`
 	// What the caller insists on. max_staleness holds for each message when it is sent.
-	Options       *ReadOptions `protobuf:"bytes,9,opt,name=options,proto3" json:"options,omitempty"`
+	Options *ReadOptions `protobuf:"bytes,9,opt,name=options,proto3" json:"options,omitempty"`
+	// Only rows of this key, which are all in its partition: `partitions` may be empty, or name that one. May not be
+	// combined with bounds. Versioned stores need it, key-value stores have one row per key and refuse it.
+	Key []byte `protobuf:"bytes,10,opt,name=key,proto3,oneof" json:"key,omitempty"`
+	// Which rows, by time. Absent: a scan of a key-value store.
+	//
+	// Types that are valid to be assigned to Selection:
+	//
+	//	*ScanRequest_Windows
+	//	*ScanRequest_Sessions
+	//	*ScanRequest_Versions
+	Selection isScanRequest_Selection `protobuf_oneof:"selection"`
+	// `key`, `from` and `to` in the format that the store declares, each instead of the one in bytes. The order of the rows
+	// stays that of the bytes, which is not that of numbers below 0.
+	TypedKey *TypedValue `protobuf:"bytes,14,opt,name=typed_key,json=typedKey,proto3" json:"typed_key,omitempty"`
+	// See typed_key.
+	TypedFrom *TypedValue `protobuf:"bytes,15,opt,name=typed_from,json=typedFrom,proto3" json:"typed_from,omitempty"`
+	// See typed_key.
+	TypedTo *TypedValue `protobuf:"bytes,16,opt,name=typed_to,json=typedTo,proto3" json:"typed_to,omitempty"`
+	// The form of keys and values in the answer.
+	Format        Format `protobuf:"varint,17,opt,name=format,proto3,enum=statemesh.v1.Format" json:"format,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ScanRequest) Reset() {
 	*x = ScanRequest{}
-	mi := &file_statemesh_v1_query_proto_msgTypes[5]
+	mi := &file_statemesh_v1_query_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -482,7 +968,7 @@ func (x *ScanRequest) String() string {
 func (*ScanRequest) ProtoMessage() {}
 
 func (x *ScanRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_statemesh_v1_query_proto_msgTypes[5]
+	mi := &file_statemesh_v1_query_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -495,7 +981,7 @@ func (x *ScanRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScanRequest.ProtoReflect.Descriptor instead.
 func (*ScanRequest) Descriptor() ([]byte, []int) {
-	return file_statemesh_v1_query_proto_rawDescGZIP(), []int{5}
+	return file_statemesh_v1_query_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *ScanRequest) GetStore() string {
@@ -561,6 +1047,100 @@ func (x *ScanRequest) GetOptions() *ReadOptions {
 	return nil
 }
 
+func (x *ScanRequest) GetKey() []byte {
+	if x != nil {
+		return x.Key
+	}
+	return nil
+}
+
+func (x *ScanRequest) GetSelection() isScanRequest_Selection {
+	if x != nil {
+		return x.Selection
+	}
+	return nil
+}
+
+func (x *ScanRequest) GetWindows() *WindowSelection {
+	if x != nil {
+		if x, ok := x.Selection.(*ScanRequest_Windows); ok {
+			return x.Windows
+		}
+	}
+	return nil
+}
+
+func (x *ScanRequest) GetSessions() *SessionSelection {
+	if x != nil {
+		if x, ok := x.Selection.(*ScanRequest_Sessions); ok {
+			return x.Sessions
+		}
+	}
+	return nil
+}
+
+func (x *ScanRequest) GetVersions() *VersionSelection {
+	if x != nil {
+		if x, ok := x.Selection.(*ScanRequest_Versions); ok {
+			return x.Versions
+		}
+	}
+	return nil
+}
+
+func (x *ScanRequest) GetTypedKey() *TypedValue {
+	if x != nil {
+		return x.TypedKey
+	}
+	return nil
+}
+
+func (x *ScanRequest) GetTypedFrom() *TypedValue {
+	if x != nil {
+		return x.TypedFrom
+	}
+	return nil
+}
+
+func (x *ScanRequest) GetTypedTo() *TypedValue {
+	if x != nil {
+		return x.TypedTo
+	}
+	return nil
+}
+
+func (x *ScanRequest) GetFormat() Format {
+	if x != nil {
+		return x.Format
+	}
+	return Format_FORMAT_UNSPECIFIED
+}
+
+type isScanRequest_Selection interface {
+	isScanRequest_Selection()
+}
+
+type ScanRequest_Windows struct {
+	// Of a window store.
+	Windows *WindowSelection `protobuf:"bytes,11,opt,name=windows,proto3,oneof"`
+}
+
+type ScanRequest_Sessions struct {
+	// Of a session store.
+	Sessions *SessionSelection `protobuf:"bytes,12,opt,name=sessions,proto3,oneof"`
+}
+
+type ScanRequest_Versions struct {
+	// Of a versioned store.
+	Versions *VersionSelection `protobuf:"bytes,13,opt,name=versions,proto3,oneof"`
+}
+
+func (*ScanRequest_Windows) isScanRequest_Selection() {}
+
+func (*ScanRequest_Sessions) isScanRequest_Selection() {}
+
+func (*ScanRequest_Versions) isScanRequest_Selection() {}
+
 // ScanResponse is a piece of a scan.
 type ScanResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -580,7 +1160,7 @@ type ScanResponse struct {
 
 func (x *ScanResponse) Reset() {
 	*x = ScanResponse{}
-	mi := &file_statemesh_v1_query_proto_msgTypes[6]
+	mi := &file_statemesh_v1_query_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -592,7 +1172,7 @@ func (x *ScanResponse) String() string {
 func (*ScanResponse) ProtoMessage() {}
 
 func (x *ScanResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_statemesh_v1_query_proto_msgTypes[6]
+	mi := &file_statemesh_v1_query_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -605,7 +1185,7 @@ func (x *ScanResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScanResponse.ProtoReflect.Descriptor instead.
 func (*ScanResponse) Descriptor() ([]byte, []int) {
-	return file_statemesh_v1_query_proto_rawDescGZIP(), []int{6}
+	return file_statemesh_v1_query_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *ScanResponse) GetRows() []*Row {
@@ -639,19 +1219,26 @@ func (x *ScanResponse) GetEnd() *ScanEnd {
 // Row is one row of a scan.
 type Row struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The key.
+	// The key. Not set when typed_key is.
 	Key []byte `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
 	// Its value. Always present.
 	Value *Value `protobuf:"bytes,2,opt,name=value,proto3" json:"value,omitempty"`
 	// The partition it was read from.
-	Partition     int32 `protobuf:"varint,3,opt,name=partition,proto3" json:"partition,omitempty"`
+	Partition int32 `protobuf:"varint,3,opt,name=partition,proto3" json:"partition,omitempty"`
+	// The window, the session, or the validity of the version. Absent in key-value stores.
+	Span *Span `protobuf:"bytes,4,opt,name=span,proto3" json:"span,omitempty"`
+	// Where the row is in the order of the scan, over all partitions: it compares as unsigned bytes. Opaque. Absent in
+	// key-value stores, where it is the key.
+	Cursor []byte `protobuf:"bytes,5,opt,name=cursor,proto3" json:"cursor,omitempty"`
+	// The key in the format that the store declares, when FORMAT_TYPED was asked for.
+	TypedKey      *TypedValue `protobuf:"bytes,6,opt,name=typed_key,json=typedKey,proto3" json:"typed_key,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Row) Reset() {
 	*x = Row{}
-	mi := &file_statemesh_v1_query_proto_msgTypes[7]
+	mi := &file_statemesh_v1_query_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -663,7 +1250,7 @@ func (x *Row) String() string {
 func (*Row) ProtoMessage() {}
 
 func (x *Row) ProtoReflect() protoreflect.Message {
-	mi := &file_statemesh_v1_query_proto_msgTypes[7]
+	mi := &file_statemesh_v1_query_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -676,7 +1263,7 @@ func (x *Row) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Row.ProtoReflect.Descriptor instead.
 func (*Row) Descriptor() ([]byte, []int) {
-	return file_statemesh_v1_query_proto_rawDescGZIP(), []int{7}
+	return file_statemesh_v1_query_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Row) GetKey() []byte {
@@ -700,6 +1287,27 @@ func (x *Row) GetPartition() int32 {
 	return 0
 }
 
+func (x *Row) GetSpan() *Span {
+	if x != nil {
+		return x.Span
+	}
+	return nil
+}
+
+func (x *Row) GetCursor() []byte {
+	if x != nil {
+		return x.Cursor
+	}
+	return nil
+}
+
+func (x *Row) GetTypedKey() *TypedValue {
+	if x != nil {
+		return x.TypedKey
+	}
+	return nil
+}
+
 // ScanEnd closes a scan.
 type ScanEnd struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -713,7 +1321,7 @@ type ScanEnd struct {
 
 func (x *ScanEnd) Reset() {
 	*x = ScanEnd{}
-	mi := &file_statemesh_v1_query_proto_msgTypes[8]
+	mi := &file_statemesh_v1_query_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -725,7 +1333,7 @@ func (x *ScanEnd) String() string {
 func (*ScanEnd) ProtoMessage() {}
 
 func (x *ScanEnd) ProtoReflect() protoreflect.Message {
-	mi := &file_statemesh_v1_query_proto_msgTypes[8]
+	mi := &file_statemesh_v1_query_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -738,7 +1346,7 @@ func (x *ScanEnd) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScanEnd.ProtoReflect.Descriptor instead.
 func (*ScanEnd) Descriptor() ([]byte, []int) {
-	return file_statemesh_v1_query_proto_rawDescGZIP(), []int{8}
+	return file_statemesh_v1_query_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ScanEnd) GetReason() EndReason {
@@ -755,7 +1363,8 @@ func (x *ScanEnd) GetRows() int64 {
 	return 0
 }
 
-// CountRequest asks for the number of keys.
+// CountRequest asks for the number of rows: keys of a key-value store, windows, sessions, keys of a versioned store that
+// have a latest version.
 type CountRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Name of the store.
@@ -763,14 +1372,17 @@ type CountRequest struct {
 	// The partitions to count, without repetition. Empty: all partitions of the store.
 	Partitions []int32 `protobuf:"varint,2,rep,packed,name=partitions,proto3" json:"partitions,omitempty"`
 	// What the caller insists on.
-	Options       *ReadOptions `protobuf:"bytes,3,opt,name=options,proto3" json:"options,omitempty"`
+	Options *ReadOptions `protobuf:"bytes,3,opt,name=options,proto3" json:"options,omitempty"`
+	// Count every row instead of estimating: as costly as a scan, and under its limits. A partition with more rows than one
+	// stream of a scan may have is REASON_TOO_LARGE. Versioned stores answer estimates only.
+	Exact         bool `protobuf:"varint,4,opt,name=exact,proto3" json:"exact,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *CountRequest) Reset() {
 	*x = CountRequest{}
-	mi := &file_statemesh_v1_query_proto_msgTypes[9]
+	mi := &file_statemesh_v1_query_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -782,7 +1394,7 @@ func (x *CountRequest) String() string {
 func (*CountRequest) ProtoMessage() {}
 
 func (x *CountRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_statemesh_v1_query_proto_msgTypes[9]
+	mi := &file_statemesh_v1_query_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -795,7 +1407,7 @@ func (x *CountRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CountRequest.ProtoReflect.Descriptor instead.
 func (*CountRequest) Descriptor() ([]byte, []int) {
-	return file_statemesh_v1_query_proto_rawDescGZIP(), []int{9}
+	return file_statemesh_v1_query_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *CountRequest) GetStore() string {
@@ -819,21 +1431,32 @@ func (x *CountRequest) GetOptions() *ReadOptions {
 	return nil
 }
 
-// CountResponse is an estimate of the number of keys.
+func (x *CountRequest) GetExact() bool {
+	if x != nil {
+		return x.Exact
+	}
+	return false
+}
+
+// CountResponse is a number of rows.
 type CountResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The approximate number of keys in all partitions asked for. Engines estimate it from their own statistics, so keys
+	// The approximate number of rows in all partitions asked for. Engines estimate it from their own statistics, so rows
 	// that were overwritten or deleted lately may count more than once or still.
 	ApproximateCount int64 `protobuf:"varint,1,opt,name=approximate_count,json=approximateCount,proto3" json:"approximate_count,omitempty"`
 	// What the answer is worth: one per partition, ascending.
-	Answers       []*Answer `protobuf:"bytes,2,rep,name=answers,proto3" json:"answers,omitempty"`
+	Answers []*Answer `protobuf:"bytes,2,rep,name=answers,proto3" json:"answers,omitempty"`
+	// The exact number of rows, each partition's at its own commit; absent unless asked for.
+	ExactCount *int64 `protobuf:"varint,3,opt,name=exact_count,json=exactCount,proto3,oneof" json:"exact_count,omitempty"`
+	// The parts of the sum: one per partition, ascending.
+	Partitions    []*PartitionCount `protobuf:"bytes,4,rep,name=partitions,proto3" json:"partitions,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *CountResponse) Reset() {
 	*x = CountResponse{}
-	mi := &file_statemesh_v1_query_proto_msgTypes[10]
+	mi := &file_statemesh_v1_query_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -845,7 +1468,7 @@ func (x *CountResponse) String() string {
 func (*CountResponse) ProtoMessage() {}
 
 func (x *CountResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_statemesh_v1_query_proto_msgTypes[10]
+	mi := &file_statemesh_v1_query_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -858,7 +1481,7 @@ func (x *CountResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CountResponse.ProtoReflect.Descriptor instead.
 func (*CountResponse) Descriptor() ([]byte, []int) {
-	return file_statemesh_v1_query_proto_rawDescGZIP(), []int{10}
+	return file_statemesh_v1_query_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *CountResponse) GetApproximateCount() int64 {
@@ -875,70 +1498,212 @@ func (x *CountResponse) GetAnswers() []*Answer {
 	return nil
 }
 
+func (x *CountResponse) GetExactCount() int64 {
+	if x != nil && x.ExactCount != nil {
+		return *x.ExactCount
+	}
+	return 0
+}
+
+func (x *CountResponse) GetPartitions() []*PartitionCount {
+	if x != nil {
+		return x.Partitions
+	}
+	return nil
+}
+
+// PartitionCount is the size of one partition.
+type PartitionCount struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The partition.
+	Partition int32 `protobuf:"varint,1,opt,name=partition,proto3" json:"partition,omitempty"`
+	// Its rows: exactly when that was asked for, else approximately.
+	Rows int64 `protobuf:"varint,2,opt,name=rows,proto3" json:"rows,omitempty"`
+	// Approximate bytes of its keys and values; absent when the replica cannot tell.
+	ApproximateBytes *int64 `protobuf:"varint,3,opt,name=approximate_bytes,json=approximateBytes,proto3,oneof" json:"approximate_bytes,omitempty"`
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
+}
+
+func (x *PartitionCount) Reset() {
+	*x = PartitionCount{}
+	mi := &file_statemesh_v1_query_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PartitionCount) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PartitionCount) ProtoMessage() {}
+
+func (x *PartitionCount) ProtoReflect() protoreflect.Message {
+	mi := &file_statemesh_v1_query_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PartitionCount.ProtoReflect.Descriptor instead.
+func (*PartitionCount) Descriptor() ([]byte, []int) {
+	return file_statemesh_v1_query_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *PartitionCount) GetPartition() int32 {
+	if x != nil {
+		return x.Partition
+	}
+	return 0
+}
+
+func (x *PartitionCount) GetRows() int64 {
+	if x != nil {
+		return x.Rows
+	}
+	return 0
+}
+
+func (x *PartitionCount) GetApproximateBytes() int64 {
+	if x != nil && x.ApproximateBytes != nil {
+		return *x.ApproximateBytes
+	}
+	return 0
+}
+
 var File_statemesh_v1_query_proto protoreflect.FileDescriptor
 
 const file_statemesh_v1_query_proto_rawDesc = "" +
 	"\n" +
-	"\x18statemesh/v1/query.proto\x12\fstatemesh.v1\x1a\x19statemesh/v1/common.proto\"\x9a\x01\n" +
+	"\x18statemesh/v1/query.proto\x12\fstatemesh.v1\x1a\x19statemesh/v1/common.proto\"A\n" +
+	"\rSessionBounds\x12\x19\n" +
+	"\bstart_ms\x18\x01 \x01(\x03R\astartMs\x12\x15\n" +
+	"\x06end_ms\x18\x02 \x01(\x03R\x05endMs\"\x8e\x01\n" +
+	"\aInstant\x12(\n" +
+	"\x0fwindow_start_ms\x18\x01 \x01(\x03H\x00R\rwindowStartMs\x127\n" +
+	"\asession\x18\x02 \x01(\v2\x1b.statemesh.v1.SessionBoundsH\x00R\asession\x12\x1a\n" +
+	"\bas_of_ms\x18\x03 \x01(\x03H\x00R\x06asOfMsB\x04\n" +
+	"\x02of\"\xb0\x02\n" +
 	"\n" +
 	"GetRequest\x12\x14\n" +
 	"\x05store\x18\x01 \x01(\tR\x05store\x12\x10\n" +
 	"\x03key\x18\x02 \x01(\fR\x03key\x12!\n" +
 	"\tpartition\x18\x03 \x01(\x05H\x00R\tpartition\x88\x01\x01\x123\n" +
-	"\aoptions\x18\x04 \x01(\v2\x19.statemesh.v1.ReadOptionsR\aoptionsB\f\n" +
+	"\aoptions\x18\x04 \x01(\v2\x19.statemesh.v1.ReadOptionsR\aoptions\x12/\n" +
+	"\ainstant\x18\x05 \x01(\v2\x15.statemesh.v1.InstantR\ainstant\x125\n" +
+	"\ttyped_key\x18\x06 \x01(\v2\x18.statemesh.v1.TypedValueR\btypedKey\x12,\n" +
+	"\x06format\x18\a \x01(\x0e2\x14.statemesh.v1.FormatR\x06formatB\f\n" +
 	"\n" +
-	"_partition\"f\n" +
+	"_partition\"\x8e\x01\n" +
 	"\vGetResponse\x12)\n" +
 	"\x05value\x18\x01 \x01(\v2\x13.statemesh.v1.ValueR\x05value\x12,\n" +
-	"\x06answer\x18\x02 \x01(\v2\x14.statemesh.v1.AnswerR\x06answer\"p\n" +
+	"\x06answer\x18\x02 \x01(\v2\x14.statemesh.v1.AnswerR\x06answer\x12&\n" +
+	"\x04span\x18\x03 \x01(\v2\x12.statemesh.v1.SpanR\x04span\"\x82\x01\n" +
+	"\x06Lookup\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\fR\x03key\x12/\n" +
+	"\ainstant\x18\x02 \x01(\v2\x15.statemesh.v1.InstantR\ainstant\x125\n" +
+	"\ttyped_key\x18\x03 \x01(\v2\x18.statemesh.v1.TypedValueR\btypedKey\"\xce\x01\n" +
 	"\x0fBatchGetRequest\x12\x14\n" +
 	"\x05store\x18\x01 \x01(\tR\x05store\x12\x12\n" +
 	"\x04keys\x18\x02 \x03(\fR\x04keys\x123\n" +
-	"\aoptions\x18\x03 \x01(\v2\x19.statemesh.v1.ReadOptionsR\aoptions\"z\n" +
+	"\aoptions\x18\x03 \x01(\v2\x19.statemesh.v1.ReadOptionsR\aoptions\x12.\n" +
+	"\alookups\x18\x04 \x03(\v2\x14.statemesh.v1.LookupR\alookups\x12,\n" +
+	"\x06format\x18\x05 \x01(\x0e2\x14.statemesh.v1.FormatR\x06format\"z\n" +
 	"\x10BatchGetResponse\x126\n" +
 	"\aresults\x18\x01 \x03(\v2\x1c.statemesh.v1.BatchGetResultR\aresults\x12.\n" +
-	"\aanswers\x18\x02 \x03(\v2\x14.statemesh.v1.AnswerR\aanswers\"Y\n" +
+	"\aanswers\x18\x02 \x03(\v2\x14.statemesh.v1.AnswerR\aanswers\"\x81\x01\n" +
 	"\x0eBatchGetResult\x12)\n" +
 	"\x05value\x18\x01 \x01(\v2\x13.statemesh.v1.ValueR\x05value\x12\x1c\n" +
-	"\tpartition\x18\x02 \x01(\x05R\tpartition\"\xd1\x02\n" +
+	"\tpartition\x18\x02 \x01(\x05R\tpartition\x12&\n" +
+	"\x04span\x18\x03 \x01(\v2\x12.statemesh.v1.SpanR\x04span\"\x81\x01\n" +
+	"\x0fWindowSelection\x12'\n" +
+	"\rstart_from_ms\x18\x01 \x01(\x03H\x00R\vstartFromMs\x88\x01\x01\x12#\n" +
+	"\vstart_to_ms\x18\x02 \x01(\x03H\x01R\tstartToMs\x88\x01\x01B\x10\n" +
+	"\x0e_start_from_msB\x0e\n" +
+	"\f_start_to_ms\"\xcf\x01\n" +
+	"\x10SessionSelection\x12+\n" +
+	"\x0fearliest_end_ms\x18\x01 \x01(\x03H\x00R\rearliestEndMs\x88\x01\x01\x12'\n" +
+	"\rlatest_end_ms\x18\x02 \x01(\x03H\x01R\vlatestEndMs\x88\x01\x01\x12+\n" +
+	"\x0flatest_start_ms\x18\x03 \x01(\x03H\x02R\rlatestStartMs\x88\x01\x01B\x12\n" +
+	"\x10_earliest_end_msB\x10\n" +
+	"\x0e_latest_end_msB\x12\n" +
+	"\x10_latest_start_ms\"`\n" +
+	"\x10VersionSelection\x12\x1c\n" +
+	"\afrom_ms\x18\x01 \x01(\x03H\x00R\x06fromMs\x88\x01\x01\x12\x18\n" +
+	"\x05to_ms\x18\x02 \x01(\x03H\x01R\x04toMs\x88\x01\x01B\n" +
+	"\n" +
+	"\b_from_msB\b\n" +
+	"\x06_to_ms\"\x87\x06\n" +
 	"\vScanRequest\x12\x14\n" +
 	"\x05store\x18\x01 \x01(\tR\x05store\x12\x1e\n" +
 	"\n" +
 	"partitions\x18\x02 \x03(\x05R\n" +
 	"partitions\x12\x17\n" +
-	"\x04from\x18\x03 \x01(\fH\x00R\x04from\x88\x01\x01\x12\x13\n" +
-	"\x02to\x18\x04 \x01(\fH\x01R\x02to\x88\x01\x01\x12\x1b\n" +
-	"\x06prefix\x18\x05 \x01(\fH\x02R\x06prefix\x88\x01\x01\x12)\n" +
+	"\x04from\x18\x03 \x01(\fH\x01R\x04from\x88\x01\x01\x12\x13\n" +
+	"\x02to\x18\x04 \x01(\fH\x02R\x02to\x88\x01\x01\x12\x1b\n" +
+	"\x06prefix\x18\x05 \x01(\fH\x03R\x06prefix\x88\x01\x01\x12)\n" +
 	"\x05order\x18\x06 \x01(\x0e2\x13.statemesh.v1.OrderR\x05order\x12\x19\n" +
-	"\x05limit\x18\a \x01(\x03H\x03R\x05limit\x88\x01\x01\x12!\n" +
+	"\x05limit\x18\a \x01(\x03H\x04R\x05limit\x88\x01\x01\x12!\n" +
 	"\fresume_token\x18\b \x01(\fR\vresumeToken\x123\n" +
-	"\aoptions\x18\t \x01(\v2\x19.statemesh.v1.ReadOptionsR\aoptionsB\a\n" +
+	"\aoptions\x18\t \x01(\v2\x19.statemesh.v1.ReadOptionsR\aoptions\x12\x15\n" +
+	"\x03key\x18\n" +
+	" \x01(\fH\x05R\x03key\x88\x01\x01\x129\n" +
+	"\awindows\x18\v \x01(\v2\x1d.statemesh.v1.WindowSelectionH\x00R\awindows\x12<\n" +
+	"\bsessions\x18\f \x01(\v2\x1e.statemesh.v1.SessionSelectionH\x00R\bsessions\x12<\n" +
+	"\bversions\x18\r \x01(\v2\x1e.statemesh.v1.VersionSelectionH\x00R\bversions\x125\n" +
+	"\ttyped_key\x18\x0e \x01(\v2\x18.statemesh.v1.TypedValueR\btypedKey\x127\n" +
+	"\n" +
+	"typed_from\x18\x0f \x01(\v2\x18.statemesh.v1.TypedValueR\ttypedFrom\x123\n" +
+	"\btyped_to\x18\x10 \x01(\v2\x18.statemesh.v1.TypedValueR\atypedTo\x12,\n" +
+	"\x06format\x18\x11 \x01(\x0e2\x14.statemesh.v1.FormatR\x06formatB\v\n" +
+	"\tselectionB\a\n" +
 	"\x05_fromB\x05\n" +
 	"\x03_toB\t\n" +
 	"\a_prefixB\b\n" +
-	"\x06_limit\"\xbe\x01\n" +
+	"\x06_limitB\x06\n" +
+	"\x04_key\"\xbe\x01\n" +
 	"\fScanResponse\x12%\n" +
 	"\x04rows\x18\x01 \x03(\v2\x11.statemesh.v1.RowR\x04rows\x12.\n" +
 	"\aanswers\x18\x02 \x03(\v2\x14.statemesh.v1.AnswerR\aanswers\x12!\n" +
 	"\fresume_token\x18\x03 \x01(\fR\vresumeToken\x12,\n" +
 	"\x03end\x18\x04 \x01(\v2\x15.statemesh.v1.ScanEndH\x00R\x03end\x88\x01\x01B\x06\n" +
-	"\x04_end\"`\n" +
+	"\x04_end\"\xd7\x01\n" +
 	"\x03Row\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\fR\x03key\x12)\n" +
 	"\x05value\x18\x02 \x01(\v2\x13.statemesh.v1.ValueR\x05value\x12\x1c\n" +
-	"\tpartition\x18\x03 \x01(\x05R\tpartition\"N\n" +
+	"\tpartition\x18\x03 \x01(\x05R\tpartition\x12&\n" +
+	"\x04span\x18\x04 \x01(\v2\x12.statemesh.v1.SpanR\x04span\x12\x16\n" +
+	"\x06cursor\x18\x05 \x01(\fR\x06cursor\x125\n" +
+	"\ttyped_key\x18\x06 \x01(\v2\x18.statemesh.v1.TypedValueR\btypedKey\"N\n" +
 	"\aScanEnd\x12/\n" +
 	"\x06reason\x18\x01 \x01(\x0e2\x17.statemesh.v1.EndReasonR\x06reason\x12\x12\n" +
-	"\x04rows\x18\x02 \x01(\x03R\x04rows\"y\n" +
+	"\x04rows\x18\x02 \x01(\x03R\x04rows\"\x8f\x01\n" +
 	"\fCountRequest\x12\x14\n" +
 	"\x05store\x18\x01 \x01(\tR\x05store\x12\x1e\n" +
 	"\n" +
 	"partitions\x18\x02 \x03(\x05R\n" +
 	"partitions\x123\n" +
-	"\aoptions\x18\x03 \x01(\v2\x19.statemesh.v1.ReadOptionsR\aoptions\"l\n" +
+	"\aoptions\x18\x03 \x01(\v2\x19.statemesh.v1.ReadOptionsR\aoptions\x12\x14\n" +
+	"\x05exact\x18\x04 \x01(\bR\x05exact\"\xe0\x01\n" +
 	"\rCountResponse\x12+\n" +
 	"\x11approximate_count\x18\x01 \x01(\x03R\x10approximateCount\x12.\n" +
-	"\aanswers\x18\x02 \x03(\v2\x14.statemesh.v1.AnswerR\aanswers*I\n" +
+	"\aanswers\x18\x02 \x03(\v2\x14.statemesh.v1.AnswerR\aanswers\x12$\n" +
+	"\vexact_count\x18\x03 \x01(\x03H\x00R\n" +
+	"exactCount\x88\x01\x01\x12<\n" +
+	"\n" +
+	"partitions\x18\x04 \x03(\v2\x1c.statemesh.v1.PartitionCountR\n" +
+	"partitionsB\x0e\n" +
+	"\f_exact_count\"\x8a\x01\n" +
+	"\x0ePartitionCount\x12\x1c\n" +
+	"\tpartition\x18\x01 \x01(\x05R\tpartition\x12\x12\n" +
+	"\x04rows\x18\x02 \x01(\x03R\x04rows\x120\n" +
+	"\x11approximate_bytes\x18\x03 \x01(\x03H\x00R\x10approximateBytes\x88\x01\x01B\x14\n" +
+	"\x12_approximate_bytes*I\n" +
 	"\x05Order\x12\x15\n" +
 	"\x11ORDER_UNSPECIFIED\x10\x00\x12\x13\n" +
 	"\x0fORDER_ASCENDING\x10\x01\x12\x14\n" +
@@ -968,55 +1733,85 @@ func file_statemesh_v1_query_proto_rawDescGZIP() []byte {
 }
 
 var file_statemesh_v1_query_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_statemesh_v1_query_proto_msgTypes = make([]protoimpl.MessageInfo, 11)
+var file_statemesh_v1_query_proto_msgTypes = make([]protoimpl.MessageInfo, 18)
 var file_statemesh_v1_query_proto_goTypes = []any{
 	(Order)(0),               // 0: statemesh.v1.Order
 	(EndReason)(0),           // 1: statemesh.v1.EndReason
-	(*GetRequest)(nil),       // 2: statemesh.v1.GetRequest
-	(*GetResponse)(nil),      // 3: statemesh.v1.GetResponse
-	(*BatchGetRequest)(nil),  // 4: statemesh.v1.BatchGetRequest
-	(*BatchGetResponse)(nil), // 5: statemesh.v1.BatchGetResponse
-	(*BatchGetResult)(nil),   // 6: statemesh.v1.BatchGetResult
-	(*ScanRequest)(nil),      // 7: statemesh.v1.ScanRequest
-	(*ScanResponse)(nil),     // 8: statemesh.v1.ScanResponse
-	(*Row)(nil),              // 9: statemesh.v1.Row
-	(*ScanEnd)(nil),          // 10: statemesh.v1.ScanEnd
-	(*CountRequest)(nil),     // 11: statemesh.v1.CountRequest
-	(*CountResponse)(nil),    // 12: statemesh.v1.CountResponse
-	(*ReadOptions)(nil),      // 13: statemesh.v1.ReadOptions
-	(*Value)(nil),            // 14: statemesh.v1.Value
-	(*Answer)(nil),           // 15: statemesh.v1.Answer
+	(*SessionBounds)(nil),    // 2: statemesh.v1.SessionBounds
+	(*Instant)(nil),          // 3: statemesh.v1.Instant
+	(*GetRequest)(nil),       // 4: statemesh.v1.GetRequest
+	(*GetResponse)(nil),      // 5: statemesh.v1.GetResponse
+	(*Lookup)(nil),           // 6: statemesh.v1.Lookup
+	(*BatchGetRequest)(nil),  // 7: statemesh.v1.BatchGetRequest
+	(*BatchGetResponse)(nil), // 8: statemesh.v1.BatchGetResponse
+	(*BatchGetResult)(nil),   // 9: statemesh.v1.BatchGetResult
+	(*WindowSelection)(nil),  // 10: statemesh.v1.WindowSelection
+	(*SessionSelection)(nil), // 11: statemesh.v1.SessionSelection
+	(*VersionSelection)(nil), // 12: statemesh.v1.VersionSelection
+	(*ScanRequest)(nil),      // 13: statemesh.v1.ScanRequest
+	(*ScanResponse)(nil),     // 14: statemesh.v1.ScanResponse
+	(*Row)(nil),              // 15: statemesh.v1.Row
+	(*ScanEnd)(nil),          // 16: statemesh.v1.ScanEnd
+	(*CountRequest)(nil),     // 17: statemesh.v1.CountRequest
+	(*CountResponse)(nil),    // 18: statemesh.v1.CountResponse
+	(*PartitionCount)(nil),   // 19: statemesh.v1.PartitionCount
+	(*ReadOptions)(nil),      // 20: statemesh.v1.ReadOptions
+	(*TypedValue)(nil),       // 21: statemesh.v1.TypedValue
+	(Format)(0),              // 22: statemesh.v1.Format
+	(*Value)(nil),            // 23: statemesh.v1.Value
+	(*Answer)(nil),           // 24: statemesh.v1.Answer
+	(*Span)(nil),             // 25: statemesh.v1.Span
 }
 var file_statemesh_v1_query_proto_depIdxs = []int32{
-	13, // 0: statemesh.v1.GetRequest.options:type_name -> statemesh.v1.ReadOptions
-	14, // 1: statemesh.v1.GetResponse.value:type_name -> statemesh.v1.Value
-	15, // 2: statemesh.v1.GetResponse.answer:type_name -> statemesh.v1.Answer
-	13, // 3: statemesh.v1.BatchGetRequest.options:type_name -> statemesh.v1.ReadOptions
-	6,  // 4: statemesh.v1.BatchGetResponse.results:type_name -> statemesh.v1.BatchGetResult
-	15, // 5: statemesh.v1.BatchGetResponse.answers:type_name -> statemesh.v1.Answer
-	14, // 6: statemesh.v1.BatchGetResult.value:type_name -> statemesh.v1.Value
-	0,  // 7: statemesh.v1.ScanRequest.order:type_name -> statemesh.v1.Order
-	13, // 8: statemesh.v1.ScanRequest.options:type_name -> statemesh.v1.ReadOptions
-	9,  // 9: statemesh.v1.ScanResponse.rows:type_name -> statemesh.v1.Row
-	15, // 10: statemesh.v1.ScanResponse.answers:type_name -> statemesh.v1.Answer
-	10, // 11: statemesh.v1.ScanResponse.end:type_name -> statemesh.v1.ScanEnd
-	14, // 12: statemesh.v1.Row.value:type_name -> statemesh.v1.Value
-	1,  // 13: statemesh.v1.ScanEnd.reason:type_name -> statemesh.v1.EndReason
-	13, // 14: statemesh.v1.CountRequest.options:type_name -> statemesh.v1.ReadOptions
-	15, // 15: statemesh.v1.CountResponse.answers:type_name -> statemesh.v1.Answer
-	2,  // 16: statemesh.v1.QueryService.Get:input_type -> statemesh.v1.GetRequest
-	4,  // 17: statemesh.v1.QueryService.BatchGet:input_type -> statemesh.v1.BatchGetRequest
-	7,  // 18: statemesh.v1.QueryService.Scan:input_type -> statemesh.v1.ScanRequest
-	11, // 19: statemesh.v1.QueryService.Count:input_type -> statemesh.v1.CountRequest
-	3,  // 20: statemesh.v1.QueryService.Get:output_type -> statemesh.v1.GetResponse
-	5,  // 21: statemesh.v1.QueryService.BatchGet:output_type -> statemesh.v1.BatchGetResponse
-	8,  // 22: statemesh.v1.QueryService.Scan:output_type -> statemesh.v1.ScanResponse
-	12, // 23: statemesh.v1.QueryService.Count:output_type -> statemesh.v1.CountResponse
-	20, // [20:24] is the sub-list for method output_type
-	16, // [16:20] is the sub-list for method input_type
-	16, // [16:16] is the sub-list for extension type_name
-	16, // [16:16] is the sub-list for extension extendee
-	0,  // [0:16] is the sub-list for field type_name
+	2,  // 0: statemesh.v1.Instant.session:type_name -> statemesh.v1.SessionBounds
+	20, // 1: statemesh.v1.GetRequest.options:type_name -> statemesh.v1.ReadOptions
+	3,  // 2: statemesh.v1.GetRequest.instant:type_name -> statemesh.v1.Instant
+	21, // 3: statemesh.v1.GetRequest.typed_key:type_name -> statemesh.v1.TypedValue
+	22, // 4: statemesh.v1.GetRequest.format:type_name -> statemesh.v1.Format
+	23, // 5: statemesh.v1.GetResponse.value:type_name -> statemesh.v1.Value
+	24, // 6: statemesh.v1.GetResponse.answer:type_name -> statemesh.v1.Answer
+	25, // 7: statemesh.v1.GetResponse.span:type_name -> statemesh.v1.Span
+	3,  // 8: statemesh.v1.Lookup.instant:type_name -> statemesh.v1.Instant
+	21, // 9: statemesh.v1.Lookup.typed_key:type_name -> statemesh.v1.TypedValue
+	20, // 10: statemesh.v1.BatchGetRequest.options:type_name -> statemesh.v1.ReadOptions
+	6,  // 11: statemesh.v1.BatchGetRequest.lookups:type_name -> statemesh.v1.Lookup
+	22, // 12: statemesh.v1.BatchGetRequest.format:type_name -> statemesh.v1.Format
+	9,  // 13: statemesh.v1.BatchGetResponse.results:type_name -> statemesh.v1.BatchGetResult
+	24, // 14: statemesh.v1.BatchGetResponse.answers:type_name -> statemesh.v1.Answer
+	23, // 15: statemesh.v1.BatchGetResult.value:type_name -> statemesh.v1.Value
+	25, // 16: statemesh.v1.BatchGetResult.span:type_name -> statemesh.v1.Span
+	0,  // 17: statemesh.v1.ScanRequest.order:type_name -> statemesh.v1.Order
+	20, // 18: statemesh.v1.ScanRequest.options:type_name -> statemesh.v1.ReadOptions
+	10, // 19: statemesh.v1.ScanRequest.windows:type_name -> statemesh.v1.WindowSelection
+	11, // 20: statemesh.v1.ScanRequest.sessions:type_name -> statemesh.v1.SessionSelection
+	12, // 21: statemesh.v1.ScanRequest.versions:type_name -> statemesh.v1.VersionSelection
+	21, // 22: statemesh.v1.ScanRequest.typed_key:type_name -> statemesh.v1.TypedValue
+	21, // 23: statemesh.v1.ScanRequest.typed_from:type_name -> statemesh.v1.TypedValue
+	21, // 24: statemesh.v1.ScanRequest.typed_to:type_name -> statemesh.v1.TypedValue
+	22, // 25: statemesh.v1.ScanRequest.format:type_name -> statemesh.v1.Format
+	15, // 26: statemesh.v1.ScanResponse.rows:type_name -> statemesh.v1.Row
+	24, // 27: statemesh.v1.ScanResponse.answers:type_name -> statemesh.v1.Answer
+	16, // 28: statemesh.v1.ScanResponse.end:type_name -> statemesh.v1.ScanEnd
+	23, // 29: statemesh.v1.Row.value:type_name -> statemesh.v1.Value
+	25, // 30: statemesh.v1.Row.span:type_name -> statemesh.v1.Span
+	21, // 31: statemesh.v1.Row.typed_key:type_name -> statemesh.v1.TypedValue
+	1,  // 32: statemesh.v1.ScanEnd.reason:type_name -> statemesh.v1.EndReason
+	20, // 33: statemesh.v1.CountRequest.options:type_name -> statemesh.v1.ReadOptions
+	24, // 34: statemesh.v1.CountResponse.answers:type_name -> statemesh.v1.Answer
+	19, // 35: statemesh.v1.CountResponse.partitions:type_name -> statemesh.v1.PartitionCount
+	4,  // 36: statemesh.v1.QueryService.Get:input_type -> statemesh.v1.GetRequest
+	7,  // 37: statemesh.v1.QueryService.BatchGet:input_type -> statemesh.v1.BatchGetRequest
+	13, // 38: statemesh.v1.QueryService.Scan:input_type -> statemesh.v1.ScanRequest
+	17, // 39: statemesh.v1.QueryService.Count:input_type -> statemesh.v1.CountRequest
+	5,  // 40: statemesh.v1.QueryService.Get:output_type -> statemesh.v1.GetResponse
+	8,  // 41: statemesh.v1.QueryService.BatchGet:output_type -> statemesh.v1.BatchGetResponse
+	14, // 42: statemesh.v1.QueryService.Scan:output_type -> statemesh.v1.ScanResponse
+	18, // 43: statemesh.v1.QueryService.Count:output_type -> statemesh.v1.CountResponse
+	40, // [40:44] is the sub-list for method output_type
+	36, // [36:40] is the sub-list for method input_type
+	36, // [36:36] is the sub-list for extension type_name
+	36, // [36:36] is the sub-list for extension extendee
+	0,  // [0:36] is the sub-list for field type_name
 }
 
 func init() { file_statemesh_v1_query_proto_init() }
@@ -1025,16 +1820,30 @@ func file_statemesh_v1_query_proto_init() {
 		return
 	}
 	file_statemesh_v1_common_proto_init()
-	file_statemesh_v1_query_proto_msgTypes[0].OneofWrappers = []any{}
-	file_statemesh_v1_query_proto_msgTypes[5].OneofWrappers = []any{}
-	file_statemesh_v1_query_proto_msgTypes[6].OneofWrappers = []any{}
+	file_statemesh_v1_query_proto_msgTypes[1].OneofWrappers = []any{
+		(*Instant_WindowStartMs)(nil),
+		(*Instant_Session)(nil),
+		(*Instant_AsOfMs)(nil),
+	}
+	file_statemesh_v1_query_proto_msgTypes[2].OneofWrappers = []any{}
+	file_statemesh_v1_query_proto_msgTypes[8].OneofWrappers = []any{}
+	file_statemesh_v1_query_proto_msgTypes[9].OneofWrappers = []any{}
+	file_statemesh_v1_query_proto_msgTypes[10].OneofWrappers = []any{}
+	file_statemesh_v1_query_proto_msgTypes[11].OneofWrappers = []any{
+		(*ScanRequest_Windows)(nil),
+		(*ScanRequest_Sessions)(nil),
+		(*ScanRequest_Versions)(nil),
+	}
+	file_statemesh_v1_query_proto_msgTypes[12].OneofWrappers = []any{}
+	file_statemesh_v1_query_proto_msgTypes[16].OneofWrappers = []any{}
+	file_statemesh_v1_query_proto_msgTypes[17].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_statemesh_v1_query_proto_rawDesc), len(file_statemesh_v1_query_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   11,
+			NumMessages:   18,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -32,23 +32,34 @@ const (
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
 // QueryService answers reads of any key from any instance: out of its own stores, out of its remote cache, or by one
-// hop to a replica. Errors carry a google.rpc.ErrorInfo and a statemesh.v1.ErrorDetail. All calls need a deadline; one
+// hop to a replica. A store answers the queries of its kind:
+//
+//	kind       Get, BatchGet                       Scan                                Count
+//	key-value  the value of a key                  keys in order                       keys
+//	window     of a key, in the window that        windows of a key, of keys, or all,  windows
+//	           starts at instant.window_start_ms   with `windows`
+//	session    of exactly instant.session          sessions that overlap, `sessions`   sessions
+//	versioned  the latest version, or that of      versions of a key, `versions`       keys with a latest version
+//	           instant.as_of_ms
+//
+// Any other query is REASON_WRONG_STORE_KIND. Errors carry a google.rpc.ErrorInfo and a statemesh.v1.ErrorDetail. All calls need a deadline; one
 // without gets the server's default.
 //
 // A server that does not know a field of a request refuses it with REASON_INVALID_REQUEST: what is asked for is honoured
 // or refused, never ignored.
 type QueryServiceClient interface {
-	// Get reads one key. A key without a value is the status NOT_FOUND with REASON_KEY_NOT_FOUND; its detail says which
+	// Get reads one value. A key, window, session or version that is not there is the status NOT_FOUND with REASON_KEY_NOT_FOUND; its detail says which
 	// replica proved the absence.
 	Get(ctx context.Context, in *GetRequest, opts ...grpc.CallOption) (*GetResponse, error)
-	// BatchGet reads many keys of one store. Each partition is read at one commit; different partitions may be read at
+	// BatchGet reads many values of one store. Each partition is read at one commit; different partitions may be read at
 	// different moments. The call fails as a whole if one partition cannot be read.
 	BatchGet(ctx context.Context, in *BatchGetRequest, opts ...grpc.CallOption) (*BatchGetResponse, error)
-	// Scan reads rows in the order of their key bytes (unsigned, lexicographic), over one, some or all partitions
-	// merged. Each partition is read at one commit. The stream is complete only if its last message has `end`: anything
+	// Scan reads rows in order, over one, some or all partitions merged. The order is that of Row.cursor, or, in key-value
+	// stores, of the key bytes (both unsigned, lexicographic): windows by key and start, sessions by key, end and start,
+	// versions by the start of their validity. Each partition is read at one commit. The stream is complete only if its last message has `end`: anything
 	// else is an error, and the latest resume_token continues where it broke.
 	Scan(ctx context.Context, in *ScanRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[ScanResponse], error)
-	// Count estimates the number of keys.
+	// Count tells the number of rows, approximately or exactly.
 	Count(ctx context.Context, in *CountRequest, opts ...grpc.CallOption) (*CountResponse, error)
 }
 
@@ -114,23 +125,34 @@ func (c *queryServiceClient) Count(ctx context.Context, in *CountRequest, opts .
 // for forward compatibility.
 //
 // QueryService answers reads of any key from any instance: out of its own stores, out of its remote cache, or by one
-// hop to a replica. Errors carry a google.rpc.ErrorInfo and a statemesh.v1.ErrorDetail. All calls need a deadline; one
+// hop to a replica. A store answers the queries of its kind:
+//
+//	kind       Get, BatchGet                       Scan                                Count
+//	key-value  the value of a key                  keys in order                       keys
+//	window     of a key, in the window that        windows of a key, of keys, or all,  windows
+//	           starts at instant.window_start_ms   with `windows`
+//	session    of exactly instant.session          sessions that overlap, `sessions`   sessions
+//	versioned  the latest version, or that of      versions of a key, `versions`       keys with a latest version
+//	           instant.as_of_ms
+//
+// Any other query is REASON_WRONG_STORE_KIND. Errors carry a google.rpc.ErrorInfo and a statemesh.v1.ErrorDetail. All calls need a deadline; one
 // without gets the server's default.
 //
 // A server that does not know a field of a request refuses it with REASON_INVALID_REQUEST: what is asked for is honoured
 // or refused, never ignored.
 type QueryServiceServer interface {
-	// Get reads one key. A key without a value is the status NOT_FOUND with REASON_KEY_NOT_FOUND; its detail says which
+	// Get reads one value. A key, window, session or version that is not there is the status NOT_FOUND with REASON_KEY_NOT_FOUND; its detail says which
 	// replica proved the absence.
 	Get(context.Context, *GetRequest) (*GetResponse, error)
-	// BatchGet reads many keys of one store. Each partition is read at one commit; different partitions may be read at
+	// BatchGet reads many values of one store. Each partition is read at one commit; different partitions may be read at
 	// different moments. The call fails as a whole if one partition cannot be read.
 	BatchGet(context.Context, *BatchGetRequest) (*BatchGetResponse, error)
-	// Scan reads rows in the order of their key bytes (unsigned, lexicographic), over one, some or all partitions
-	// merged. Each partition is read at one commit. The stream is complete only if its last message has `end`: anything
+	// Scan reads rows in order, over one, some or all partitions merged. The order is that of Row.cursor, or, in key-value
+	// stores, of the key bytes (both unsigned, lexicographic): windows by key and start, sessions by key, end and start,
+	// versions by the start of their validity. Each partition is read at one commit. The stream is complete only if its last message has `end`: anything
 	// else is an error, and the latest resume_token continues where it broke.
 	Scan(*ScanRequest, grpc.ServerStreamingServer[ScanResponse]) error
-	// Count estimates the number of keys.
+	// Count tells the number of rows, approximately or exactly.
 	Count(context.Context, *CountRequest) (*CountResponse, error)
 	mustEmbedUnimplementedQueryServiceServer()
 }
