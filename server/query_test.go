@@ -363,7 +363,7 @@ func TestRoleActiveAndBypass(t *testing.T) {
 	_, err := q.Get(t.Context(), get(key, func(r *statemeshv1.GetRequest) {
 		r.Options = &statemeshv1.ReadOptions{Role: statemeshv1.RolePreference_ROLE_PREFERENCE_ACTIVE}
 	}))
-	wantErr(t, err, statemeshv1.Reason_REASON_NOT_READY)
+	wantErr(t, err, statemeshv1.Reason_REASON_NOT_ACTIVE)
 }
 
 func TestNoMetadataYet(t *testing.T) {
