@@ -37,3 +37,6 @@ func ReclaimNow(tb testing.TB, s *Stores) {
 		}
 	}
 }
+
+// Evictions counts the entries that made room for others.
+func Evictions(r *RecordCache) int64 { return r.stats.evictions + r.report.evictions.Load() }

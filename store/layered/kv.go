@@ -17,6 +17,8 @@ type part struct {
 	active *table
 	// written are the entries with a version in the overlay, each once. Writer only.
 	written []*entry
+	// cache is the part's share of the record cache. Writer only.
+	cache cached
 }
 
 var _ store.KeyValue = (*part)(nil)
@@ -52,8 +54,7 @@ func (p *part) Put(key []byte, v store.Value) error {
 	if err := p.task.begin(); err != nil {
 		return err
 	}
-	p.set(key, v.Data, v.Timestamp, fromProcessor)
-	return nil
+	return p.set(key, v.Data, v.Timestamp, fromProcessor)
 }
 
 // PutIfAbsent sets key when it has no value.
@@ -122,9 +123,11 @@ func (p *part) get(key []byte) (store.Value, error) {
 	hash := p.active.hash(key)
 	if e := p.active.find(key, hash); e != nil {
 		if v := e.head.Load(); v != nil {
+			p.cache.hit(e)
 			return v.value(p.spec.Kind)
 		}
 	}
+	p.cache.miss()
 	return p.task.base.get(p.number, 1, key, hash)
 }
 
@@ -136,18 +139,26 @@ const (
 	fromChangelog
 )
 
-// set writes to the overlay. The turn is held.
-func (p *part) set(key, data []byte, timestamp int64, from origin) {
+// set writes to the overlay. The turn is held. The error is that of a flush the write led to; it is written all the same.
+func (p *part) set(key, data []byte, timestamp int64, from origin) error {
 	t := p.task
 	before := p.active.bytes.Load()
-	e, first := p.active.put(key, p.active.hash(key), data, timestamp, t.marks)
-	e.head.Load().restored = from == fromChangelog
-	if first {
+	e := p.active.enter(key, p.active.hash(key))
+	heard := from == fromProcessor && p.cache.on()
+	if heard {
+		p.cache.before(e)
+	}
+	if p.active.put(e, data, timestamp, t.marks) {
 		p.written = append(p.written, e)
 		t.uncommitted += int64(len(key)+len(data)) + entryCost
 	} else {
 		t.uncommitted += p.active.bytes.Load() - before
 	}
+	e.head.Load().silent = from == fromChangelog
+	if heard {
+		return p.cache.after(e)
+	}
+	return nil
 }
 
 // scan opens an iterator over the overlay and what is published. The turn is held. What is written from now on is newer

@@ -12,6 +12,7 @@ type metrics struct {
 	reg   prometheus.Registerer
 	all   []prometheus.Collector
 	leaks atomic.Int64
+	cache cacheMetrics
 
 	moves      *prometheus.CounterVec
 	moveBytes  prometheus.Counter
@@ -52,6 +53,7 @@ func newMetrics(reg prometheus.Registerer, s *Stores) (*metrics, error) {
 		prometheus.NewCounterFunc(prometheus.CounterOpts{
 			Name: "statemesh_store_leaks_total", Help: "Iterators found open by the garbage collector: a fault in the program.",
 		}, func() float64 { return float64(m.leaks.Load()) }))
+	m.all = append(m.all, m.cache.collectors()...)
 	if reg == nil {
 		return m, nil
 	}

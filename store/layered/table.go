@@ -45,6 +45,7 @@ type entry struct {
 	key  []byte
 	hash uint64
 	head atomic.Pointer[version]
+	node uint32 // of the key in the record cache, 0 for none; writer only
 }
 
 // version is one value of a key. tick and next are set before the version can be reached. data, timestamp and live
@@ -55,7 +56,7 @@ type version struct {
 	timestamp int64
 	data      []byte
 	live      bool // false: deleted
-	restored  bool // came from the changelog, so it need not go there
+	silent    bool // need not go to the changelog: came from there, or is the delete of what never was
 }
 
 // at returns the version that a reader at tick sees, or nil when this table says nothing about the key.
@@ -110,23 +111,27 @@ func (t *table) entry(i int) *entry {
 	return &(*t.chunks.Load())[i/chunkEntries][i%chunkEntries]
 }
 
-// put sets key; a nil data deletes. It returns the entry and whether this is the first version above m.published.
-// Writer only.
-func (t *table) put(key []byte, hash uint64, data []byte, timestamp int64, m marks) (*entry, bool) {
-	e := t.find(key, hash)
-	if e == nil {
-		e = t.insert(key, hash)
+// enter returns the entry of key, a new one when there is none. Writer only.
+func (t *table) enter(key []byte, hash uint64) *entry {
+	if e := t.find(key, hash); e != nil {
+		return e
 	}
+	return t.insert(key, hash)
+}
+
+// put sets the value of e; a nil data deletes. It reports whether this is the first version above m.published. Writer
+// only.
+func (t *table) put(e *entry, data []byte, timestamp int64, m marks) bool {
 	head := e.head.Load()
 	if head != nil && head.tick == m.current {
 		t.fill(head, data, timestamp)
-		return e, false
+		return false
 	}
 	v := t.version(head, m.oldest)
-	v.tick, v.next, v.restored = m.current, head, false
+	v.tick, v.next, v.silent = m.current, head, false
 	t.fill(v, data, timestamp)
 	e.head.Store(v)
-	return e, head == nil || head.tick <= m.published
+	return head == nil || head.tick <= m.published
 }
 
 // rollback takes away every version above published.

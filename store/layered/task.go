@@ -103,7 +103,7 @@ func (t *Task) Changes() iter.Seq2[store.Name, store.Change] {
 			}
 			for _, e := range p.written {
 				v := e.head.Load()
-				if v.restored {
+				if v.silent {
 					continue
 				}
 				c := store.Change{Key: e.key, Timestamp: v.timestamp}
@@ -136,6 +136,9 @@ func (t *Task) Commit(cp store.Checkpoint) {
 		}
 	}
 	defer t.end()
+	for _, p := range t.parts {
+		p.cache.settle()
+	}
 	if !dirty && reflect.DeepEqual(t.base.cp, cp) {
 		return
 	}
@@ -183,6 +186,7 @@ func (t *Task) Rollback() {
 		return
 	}
 	for _, p := range t.parts {
+		p.cache.forget()
 		for _, e := range p.written {
 			e.rollback(t.marks.published)
 		}
@@ -214,7 +218,9 @@ func (t *Task) Restore(name store.Name, batch []store.Change) error {
 		if err := p.admit(c.Key, c.Value); err != nil {
 			return fmt.Errorf("restore: %w", err)
 		}
-		p.set(c.Key, c.Value, c.Timestamp, fromChangelog)
+		if err := p.set(c.Key, c.Value, c.Timestamp, fromChangelog); err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -245,6 +251,7 @@ func (t *Task) Close(ctx context.Context) error {
 		return nil
 	}
 	t.Rollback()
+	t.UseCache(nil)
 	return t.stores.closeTask(ctx, t)
 }
 

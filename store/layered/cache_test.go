@@ -1,0 +1,220 @@
+package layered_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/statemesh/statemesh/store"
+	"github.com/statemesh/statemesh/store/layered"
+)
+
+var (
+	cachedStore = store.Spec{Name: "c", Kind: store.KindTimestampedKeyValue, Caching: true}
+	otherStore  = store.Spec{Name: "o", Kind: store.KindKeyValue, Caching: true}
+)
+
+// cacheBench is a task behind a record cache; heard is what its listeners were told.
+type cacheBench struct {
+	t     *testing.T
+	s     *layered.Stores
+	task  *layered.Task
+	cache *layered.RecordCache
+	heard []string
+	n     int
+}
+
+func newCacheBench(t *testing.T, maxBytes int64, specs ...store.Spec) *cacheBench {
+	t.Helper()
+	b := &cacheBench{t: t, s: openStores(t, layered.Config{Dir: t.TempDir()})}
+	b.task = openTask(t, b.s, task0, specs...)
+	b.cache = b.s.NewRecordCache(maxBytes)
+	b.task.UseCache(b.cache)
+	for _, spec := range specs {
+		if err := b.task.OnFlush(spec.Name, b.listener(spec.Name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b.commit()
+	return b
+}
+
+// listener notes "key=new(old)"; a value that is not there is "-".
+func (b *cacheBench) listener(name store.Name) store.FlushListener {
+	return func(f store.Flushed) error {
+		b.heard = append(b.heard, fmt.Sprintf("%s=%s(%s)", f.Key, text(f.New), text(f.Old)))
+		if name == "o" {
+			b.heard[len(b.heard)-1] = "o:" + b.heard[len(b.heard)-1]
+		}
+		return nil
+	}
+}
+
+func text(v store.Value) string {
+	if v.Data == nil {
+		return "-"
+	}
+	return string(v.Data)
+}
+
+func (b *cacheBench) put(pairs ...string) {
+	b.t.Helper()
+	for i := 0; i < len(pairs); i += 2 {
+		set(b.t, b.task, "c", pairs[i], pairs[i+1])
+	}
+}
+
+func (b *cacheBench) del(key string) {
+	b.t.Helper()
+	if err := kv(b.t, b.task, "c").Put([]byte(key), store.Value{Timestamp: 9}); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+func (b *cacheBench) flush(names ...store.Name) {
+	b.t.Helper()
+	for _, name := range names {
+		if _, err := b.task.FlushCache(name); err != nil {
+			b.t.Fatal(err)
+		}
+	}
+}
+
+func (b *cacheBench) commit() {
+	b.t.Helper()
+	b.n++
+	b.task.Commit(checkpoint(b.n, "c", "o"))
+}
+
+// want compares what was heard since the last call.
+func (b *cacheBench) want(what string, heard ...string) {
+	b.t.Helper()
+	equal(b.t, what, strings.Join(heard, " "), strings.Join(b.heard, " "))
+	b.heard = nil
+}
+
+// changes are what goes to the changelog, in order of keys.
+func (b *cacheBench) changes() map[string]string {
+	out := make(map[string]string)
+	for name, c := range b.task.Changes() {
+		out[string(name)+"/"+string(c.Key)] = text(store.Value{Data: c.Value})
+	}
+	return out
+}
+
+// TestVectorsT7 are the vectors of record caches, by their numbers. An entry of one byte each costs 47.
+func TestVectorsT7(t *testing.T) {
+	t.Parallel()
+	const entry = 47
+	sum := func(t *testing.T, spec store.Spec) *cacheBench {
+		t.Helper()
+		b := newCacheBench(t, 1<<20, spec)
+		b.put("A", "1", "D", "5", "A", "21", "A", "321")
+		return b
+	}
+	for name, run := range map[string]func(t *testing.T){
+		"T7/87 caching off": func(t *testing.T) {
+			off := cachedStore
+			off.Caching = false
+			sum(t, off).want("heard", "A=1(-)", "D=5(-)", "A=21(1)", "A=321(21)")
+		},
+		"T7/88 caching on": func(t *testing.T) {
+			b := sum(t, cachedStore)
+			b.want("before the flush")
+			b.flush("c")
+			b.want("one flush", "D=5(-)", "A=321(-)") // in order of the last update
+			equal(t, "changelog", map[string]string{"c/A": "321", "c/D": "5"}, b.changes())
+			b.flush("c")
+			b.want("nothing is told twice")
+		},
+		"T7/89 flush order": func(t *testing.T) {
+			b := newCacheBench(t, 3*entry, cachedStore)
+			b.put("1", "c")
+			b.flush("c") // 1 is clean
+			b.want("first", "1=c(-)")
+			b.put("0", "a", "2", "b")
+			if _, err := kv(t, b.task, "c").Get([]byte("1")); err != nil { // upstream puts it clean between the two
+				t.Fatal(err)
+			}
+			if err := b.cache.Resize(2 * entry); err != nil {
+				t.Fatal(err)
+			}
+			b.want("the evicted first, then in order of puts", "0=a(-)", "2=b(-)")
+			equal(t, "bytes", 2*entry, int(b.cache.Bytes()))
+		},
+		"T7/90 one entry": func(t *testing.T) {
+			b := newCacheBench(t, entry, cachedStore)
+			for i := 1; i <= 5; i++ {
+				b.put(fmt.Sprint(i), fmt.Sprint(i))
+			}
+			// The second put evicts the first entry, which flushes both; the third evicts the second, which is clean.
+			b.want("flushed", "1=1(-)", "2=2(-)", "3=3(-)", "4=4(-)")
+			equal(t, "evictions", 4, int(layered.Evictions(b.cache)))
+			equal(t, "bytes", entry, int(b.cache.Bytes()))
+		},
+		"T7/91 no room": func(t *testing.T) {
+			for _, size := range []int64{0, 1} {
+				b := newCacheBench(t, size, cachedStore)
+				for _, v := range []string{"1", "2", "3"} {
+					b.put("k", v)
+					equal(t, "bytes", 0, int(b.cache.Bytes()))
+				}
+				b.want("each at once", "k=1(-)", "k=2(1)", "k=3(2)")
+			}
+		},
+		"T7/92 size": func(t *testing.T) {
+			b := newCacheBench(t, 1<<20, cachedStore)
+			b.put("a", "1", "b", "1", "c", "1")
+			equal(t, "three", 141, int(b.cache.Bytes()))
+			if err := b.cache.Resize(100); err != nil {
+				t.Fatal(err)
+			}
+			equal(t, "resized", 94, int(b.cache.Bytes()))
+			b.want("evicting a dirty one flushes all", "a=1(-)", "b=1(-)", "c=1(-)")
+			b.put("d", "1")
+			equal(t, "one more", 94, int(b.cache.Bytes()))
+		},
+		"T7/93 eldest": func(t *testing.T) {
+			b := newCacheBench(t, 5*entry, cachedStore)
+			b.put("0", "a", "1", "a", "2", "a", "3", "a", "4", "a")
+			b.flush("c")
+			b.heard = nil
+			b.put("5", "a")
+			equal(t, "bytes", 5*entry, int(b.cache.Bytes()))
+			b.want("a clean one forwards nothing")
+			b.put("1", "b", "2", "b", "3", "b", "4", "b")
+			equal(t, "0 went, the others are there", 5*entry, int(b.cache.Bytes()))
+			b.want("nothing was evicted")
+		},
+		"T7/94 last value": func(t *testing.T) {
+			b := newCacheBench(t, 1<<20, cachedStore)
+			b.put("k", "1", "k", "2", "k", "3")
+			equal(t, "bytes", entry, int(b.cache.Bytes()))
+			b.flush("c")
+			b.want("one entry", "k=3(-)")
+		},
+		"T7/96 range": func(t *testing.T) {
+			b := newCacheBench(t, 1<<20, cachedStore)
+			b.put("0", "a", "1", "a", "2", "a", "3", "a", "4", "a", "5", "a")
+			scan := func(to string) string {
+				it, err := kv(t, b.task, "c").Scan(store.Scan{From: []byte("1"), To: []byte(to)})
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer it.Close()
+				var keys []string
+				for it.Next() {
+					keys = append(keys, string(it.Entry().Key))
+				}
+				return strings.Join(keys, ",")
+			}
+			equal(t, "inclusive", "1,2,3,4", scan("4"))
+			equal(t, "exclusive", "1,2,3", scan("3\xff"))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			run(t)
+		})
+	}
+}
