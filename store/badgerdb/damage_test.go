@@ -197,9 +197,19 @@ func TestReaderCutOff(t *testing.T) {
 	snap.Release()
 }
 
-// TestDropSurvivesKill: a drop that was reported is kept after a crash, before and after its bytes went.
+// TestDropSurvivesKill: a drop that was reported is kept after a crash at any step of its bytes' going, whether they are
+// deleted row by row or dropped as a prefix.
 func TestDropSurvivesKill(t *testing.T) {
 	t.Parallel()
+	for name, sweepRows := range map[string]int{"row by row": 10, "as a prefix": 1} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dropSurvivesKill(t, sweepRows)
+		})
+	}
+}
+
+func dropSurvivesKill(t *testing.T, sweepRows int) {
 	dir := t.TempDir()
 	images := []string{}
 	take := func() error {
@@ -207,17 +217,20 @@ func TestDropSurvivesKill(t *testing.T) {
 		images = append(images, image)
 		return storetest.KillImage(dir, image)
 	}
-	db := openDB(t, badgerdb.WithHook(badgerdb.Options{Dir: dir}, func(step string) error {
-		if step == badgerdb.StepDropped {
+	dropping := false
+	opt := badgerdb.WithSweepRows(badgerdb.Options{Dir: dir}, sweepRows)
+	db := openDB(t, badgerdb.WithHook(opt, func(string) error {
+		if dropping {
 			return take()
 		}
 		return nil
 	}))
 	sp, x := space(t, db)
-	move(t, db, storetest.EngineMove(sp, x, "1", map[string]string{"a": "1"}))
+	move(t, db, storetest.EngineMove(sp, x, "1", map[string]string{"a": "1", "b": "1"}))
 	if err := errors.Join(db.Drop(t.Context(), sp), take()); err != nil {
 		t.Fatal(err)
 	}
+	dropping = true
 	if _, err := db.Reclaim(t.Context()); err != nil {
 		t.Fatal(err)
 	}

@@ -2,6 +2,7 @@ package badgerdb
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"math"
@@ -16,7 +17,7 @@ import (
 
 // DB is a database. Open one with Open.
 //
-// Locks, in this order: turn, an iterator's own, gate, mu.
+// Locks, in this order: upkeep, turn, an iterator's own, gate, mu.
 type DB struct {
 	opt    Options
 	badger *badger.DB
@@ -27,8 +28,18 @@ type DB struct {
 	last uint64
 	// leftovers says why something newer than D may be there; it is undone before anything else is written. With the turn.
 	leftovers error
+	// tombs counts the rows that were deleted since all was compacted, tombsStored is what the database has of that. With
+	// the turn.
+	tombs, tombsStored int64
+	// deadAt is D when there was first enough to compact, 0 while there is not. With the turn.
+	deadAt uint64
 	// failed is set when Badger itself is in no state to write again until it is reopened. With the turn.
 	failed error
+
+	// upkeep is the right to reclaim; it comes before turn.
+	upkeep turn
+	// flat is closed when Badger has ended its last full compaction. Set with upkeep and turn.
+	flat chan struct{}
 
 	// gate is held shared for the length of a read, so that Close cannot unmap what is being read.
 	gate   sync.RWMutex
@@ -42,7 +53,8 @@ type DB struct {
 	durable   uint64
 	nextSpace engine.SpaceID
 	spaces    map[engine.SpaceID]*space
-	// live counts the snapshots by the timestamp they read at.
+	// live counts the snapshots whose key space has been written to since, by D before that. The others see at D what they
+	// see at their own timestamp, and hold nothing back.
 	live      map[uint64]int
 	iterators map[*iterator]struct{}
 	doomed    []*doomed
@@ -75,7 +87,7 @@ func open(ctx context.Context, opt Options) (db *DB, err error) {
 		return nil, err
 	}
 	db = &DB{
-		opt: opt, badger: b, turn: make(turn, 1), nextSpace: 1,
+		opt: opt, badger: b, turn: make(turn, 1), upkeep: make(turn, 1), nextSpace: 1,
 		spaces: make(map[engine.SpaceID]*space), live: make(map[uint64]int), iterators: make(map[*iterator]struct{}),
 		keys: sync.Pool{New: func() any { return new([]byte) }},
 	}
@@ -112,7 +124,13 @@ func (db *DB) Close() error {
 		it.cut(store.ErrClosed)
 	}
 	done := make(chan error, 1)
-	go func() { done <- db.badger.Close() }() // Badger retries a failing flush for ever; then this goroutine stays with it
+	flat := db.flat
+	go func() {
+		if flat != nil {
+			<-flat
+		}
+		done <- db.badger.Close()
+	}() // Badger retries a failing flush for ever; then this goroutine stays with it
 	timer := time.NewTimer(db.opt.CloseWait)
 	defer timer.Stop()
 	select {
@@ -169,6 +187,12 @@ func (db *DB) load() error {
 	} else if err == nil {
 		return fmt.Errorf("next key space: %d bytes: %w", len(b), store.ErrCorrupt)
 	} else if !errors.Is(err, badger.ErrKeyNotFound) {
+		return err
+	}
+	if b, err := read(txn, tombsKey); err == nil && len(b) == 8 {
+		db.tombs = int64(binary.BigEndian.Uint64(b))
+		db.tombsStored = db.tombs
+	} else if err != nil && !errors.Is(err, badger.ErrKeyNotFound) {
 		return err
 	}
 	opt := badger.DefaultIteratorOptions
@@ -229,7 +253,18 @@ func (db *DB) advance(ts uint64) {
 	db.discard()
 }
 
-// discard tells Badger the oldest timestamp that is still read at: of each key the newest version at or below it stays,
+// written tells the snapshots of a key space that from now on they see something else than what is at D. db.mu is held, and
+// D has not advanced yet.
+func (db *DB) written(sp *space) {
+	for s := range sp.snapshots {
+		if s.bound == 0 {
+			s.bound = db.durable
+			db.live[s.bound]++
+		}
+	}
+}
+
+// discard tells Badger the oldest timestamp that is still needed: of each key the newest version at or below it stays,
 // older ones may go. A reader below it would lose keys. db.mu is held.
 func (db *DB) discard() {
 	ts := db.durable

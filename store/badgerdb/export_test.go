@@ -12,8 +12,14 @@ func WithHook(opt Options, hook func(step string) error) Options {
 	return opt
 }
 
-// Steps of dropping.
+// StepDropped follows DropPrefix.
 const StepDropped = string(stepDropped)
 
-// DiscardTs forces what compaction would do to old versions to be allowed up to D, and compacts.
+// WithSweepRows returns opt with another bound on what is deleted row by row.
+func WithSweepRows(opt Options, rows int) Options {
+	opt.sweepRows = rows
+	return opt
+}
+
+// Flatten compacts everything.
 func Flatten(db *DB) error { return db.badger.Flatten(1) }

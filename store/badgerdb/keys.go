@@ -15,9 +15,11 @@ import (
 //
 //	00 'D'                                         durable: the record that moves D, with the check of the last move
 //	00 'N'                                         next: the id of the next key space
+//	00 'T'                                         tombstones: how many rows were deleted since all was compacted
 //	00 'S' space(4)                                descriptor of a key space
 //	00 'R' space(4)                                record of the last move of a key space
 //	01 space(4) store(2) segment(8) key            a value
+//	02 ...                                         never a value: padding
 //
 // Numbers are big-endian, so that what expires or is dropped together lies together.
 const (
@@ -30,6 +32,7 @@ const (
 var (
 	durableKey   = []byte{metaPrefix, 'D'}
 	nextSpaceKey = []byte{metaPrefix, 'N'}
+	tombsKey     = []byte{metaPrefix, 'T'}
 	descriptors  = []byte{metaPrefix, 'S'}
 )
 

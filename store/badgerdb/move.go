@@ -2,6 +2,7 @@ package badgerdb
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"os"
@@ -36,6 +37,7 @@ func (db *DB) Move(ctx context.Context, moves ...engine.Move) error {
 	if err := db.ready(); err != nil {
 		return err
 	}
+	spaces := make([]*space, len(moves))
 	floors := make([]map[engine.StoreID]engine.Segment, len(moves))
 	db.mu.Lock()
 	for i, m := range moves {
@@ -44,7 +46,7 @@ func (db *DB) Move(ctx context.Context, moves ...engine.Move) error {
 			db.mu.Unlock()
 			return fmt.Errorf("database %s: key space %d: %w", db.opt.Dir, m.Space, engine.ErrDropped)
 		}
-		floors[i] = sp.floors
+		spaces[i], floors[i] = sp, sp.floors
 	}
 	db.mu.Unlock()
 
@@ -55,15 +57,15 @@ func (db *DB) Move(ctx context.Context, moves ...engine.Move) error {
 		entries = append(entries, badger.NewEntry(recordKey(m.Space), slices.Clone(m.Record)))
 	}
 	if err == nil {
-		err = db.commit(chk, entries...)
+		err = db.commit(chk, spaces, entries...)
 	}
 	if err != nil {
 		return db.fail(err)
 	}
 	db.mu.Lock()
 	defer db.mu.Unlock()
-	for _, m := range moves {
-		db.spaces[m.Space].record = slices.Clone(m.Record)
+	for i, m := range moves {
+		spaces[i].record = slices.Clone(m.Record)
 	}
 	return nil
 }
@@ -79,6 +81,7 @@ func (db *DB) writeData(moves []engine.Move, floors []map[engine.StoreID]engine.
 			}
 			key := b.key(m.Space, w)
 			if w.Value == nil {
+				db.tombs++
 				b.delete(key)
 				continue
 			}
@@ -103,8 +106,12 @@ func (db *DB) writeData(moves []engine.Move, floors []map[engine.StoreID]engine.
 }
 
 // commit writes entries and the record that moves D, in one transaction, and makes it durable. With the turn. What the
-// entries rely on must be durable before.
-func (db *DB) commit(chk check, entries ...*badger.Entry) error {
+// entries rely on must be durable before; written are the key spaces whose data has changed since the last commit.
+func (db *DB) commit(chk check, written []*space, entries ...*badger.Entry) error {
+	tombs := db.tombs
+	if tombs != db.tombsStored {
+		entries = append(entries, badger.NewEntry(tombsKey, binary.BigEndian.AppendUint64(nil, uint64(tombs))))
+	}
 	ts := db.tick()
 	txn := db.badger.NewTransactionAt(ts, true)
 	defer txn.Discard()
@@ -136,8 +143,12 @@ func (db *DB) commit(chk check, entries ...*badger.Entry) error {
 			return err
 		}
 	}
+	db.tombsStored = tombs
 	db.mu.Lock()
 	defer db.mu.Unlock()
+	for _, sp := range written {
+		db.written(sp)
+	}
 	db.advance(ts)
 	return nil
 }

@@ -26,6 +26,8 @@ type Options struct {
 	Logger    *slog.Logger
 	Listener  Listener
 
+	// sweepRows is up to how many rows are deleted one by one.
+	sweepRows int
 	// hook is called after each step that a crash may follow; tests crash there.
 	hook func(step) error
 }
@@ -34,6 +36,8 @@ type Options struct {
 type Listener struct {
 	// Undone fires when the leftovers of a move were undone.
 	Undone func(keys int)
+	// Compacted fires when everything was compacted because so many rows had been deleted.
+	Compacted func(deleted int64)
 	// Quarantined fires when a corrupt directory was moved aside, with its new name.
 	Quarantined func(dir string)
 }
@@ -57,9 +61,13 @@ func (o Options) withDefaults() Options {
 	if o.Listener.Undone == nil {
 		o.Listener.Undone = func(int) {}
 	}
+	if o.Listener.Compacted == nil {
+		o.Listener.Compacted = func(int64) {}
+	}
 	if o.Listener.Quarantined == nil {
 		o.Listener.Quarantined = func(string) {}
 	}
+	o.sweepRows = cmp.Or(o.sweepRows, maxSweepRows)
 	if o.hook == nil {
 		o.hook = func(step) error { return nil }
 	}

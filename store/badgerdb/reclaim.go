@@ -2,7 +2,6 @@ package badgerdb
 
 import (
 	"context"
-	"encoding/binary"
 	"fmt"
 	"maps"
 	"slices"
@@ -21,6 +20,19 @@ type doomed struct {
 	since time.Time
 	// drop is the number of the drop: snapshots with a lower one may see it.
 	drop uint64
+}
+
+// bounds returns the first full key of what is doomed and the first behind it.
+func (d *doomed) bounds() (from, to []byte) {
+	switch {
+	case d.store == 0:
+		from = appendSpace(nil, d.space.id)
+	case d.below == 0:
+		from = appendStore(nil, d.space.id, d.store)
+	default:
+		return appendSegment(nil, d.space.id, d.store, 1), appendSegment(nil, d.space.id, d.store, d.below)
+	}
+	return from, successor(from)
 }
 
 // losses are what a snapshot can read no more. Immutable.
@@ -90,12 +102,33 @@ func (db *DB) Expire(id engine.SpaceID, s engine.StoreID, below engine.Segment) 
 	return nil
 }
 
-// Reclaim gives back what was dropped, in one pass for all prefixes. While Badger drops prefixes it answers no reads, so
-// that is done rarely and for many at once.
+// Reclaim gives back what was dropped or has expired, and compacts when much of what is stored was deleted.
 func (db *DB) Reclaim(ctx context.Context) (pending bool, err error) {
-	now := time.Now()
+	if err := db.upkeep.take(ctx); err != nil {
+		return true, err
+	}
+	defer db.upkeep.give()
+	if db.flattening() {
+		return true, nil // Badger can do only one thing of this sort at a time
+	}
+	ripe, pending := db.ripe(time.Now())
+	if len(ripe) > 0 {
+		db.evict(ripe)
+		if err := db.remove(ctx, ripe); err != nil {
+			return true, err
+		}
+		db.mu.Lock()
+		db.doomed = slices.DeleteFunc(db.doomed, func(d *doomed) bool { return slices.Contains(ripe, d) })
+		db.mu.Unlock()
+	}
+	late, err := db.compact(ctx)
+	return pending || late, err
+}
+
+// ripe lists what may be removed now, and whether something has to wait for its readers.
+func (db *DB) ripe(now time.Time) (ripe []*doomed, pending bool) {
 	db.mu.Lock()
-	var ripe []*doomed
+	defer db.mu.Unlock()
 	for _, d := range db.doomed {
 		if db.watched(d) && now.Sub(d.since) < db.opt.DropWait {
 			pending = true
@@ -103,62 +136,30 @@ func (db *DB) Reclaim(ctx context.Context) (pending bool, err error) {
 		}
 		ripe = append(ripe, d)
 	}
-	db.mu.Unlock()
-	if len(ripe) == 0 {
-		return pending, nil
+	return ripe, pending
+}
+
+// remove removes the bytes of ripe and then their names.
+func (db *DB) remove(ctx context.Context, ripe []*doomed) error {
+	var large []*doomed
+	for _, d := range ripe {
+		small, err := db.sweep(ctx, d)
+		if err != nil {
+			return err
+		}
+		if !small {
+			large = append(large, d)
+		}
 	}
 	if err := db.turn.take(ctx); err != nil {
-		return true, err
+		return err
 	}
 	defer db.turn.give()
 	if err := db.ready(); err != nil {
-		return true, err
+		return err
 	}
-	db.evict(ripe)
-	if err := db.dropPrefixes(ripe); err != nil {
-		return true, err
-	}
-	db.mu.Lock()
-	defer db.mu.Unlock()
-	db.doomed = slices.DeleteFunc(db.doomed, func(d *doomed) bool { return slices.Contains(ripe, d) })
-	return pending, nil
-}
-
-// dropPrefixes removes the bytes of ripe and then their names. With the turn.
-func (db *DB) dropPrefixes(ripe []*doomed) error {
-	var prefixes [][]byte
-	expired := false
-	for _, d := range ripe {
-		switch {
-		case d.store == 0:
-			prefixes = append(prefixes, appendSpace(nil, d.space.id))
-		case d.below == 0:
-			prefixes = append(prefixes, appendStore(nil, d.space.id, d.store))
-		default:
-			segments := db.segments(d)
-			prefixes = append(prefixes, segments...)
-			expired = expired || len(segments) > 0
-		}
-	}
-	if len(prefixes) == 0 {
-		return nil
-	}
-	if expired {
-		// The last move may have written there, and its check would count what is about to go.
-		if err := db.commit(check{}); err != nil {
-			return db.fail(err)
-		}
-	}
-	if err := db.badger.DropPrefix(prefixes...); err != nil {
-		// Badger has let go of memtables that it may not have flushed: only opening it again tells what is there.
-		db.failed = fmt.Errorf("drop prefixes: %w", err)
-		return fmt.Errorf("database %s: %w", db.opt.Dir, db.failed)
-	}
-	if err := db.syncAll(); err != nil { // the tables that DropPrefix has written
-		return db.fail(err)
-	}
-	if err := db.opt.hook(stepDropped); err != nil {
-		return db.fail(err)
+	if err := db.dropPrefixes(large); err != nil {
+		return err
 	}
 	return db.forget(ripe)
 }
@@ -193,7 +194,7 @@ func (db *DB) forget(ripe []*doomed) error {
 	if len(entries) == 0 {
 		return nil
 	}
-	if err := db.commit(check{}, entries...); err != nil {
+	if err := db.commit(check{}, nil, entries...); err != nil {
 		return db.fail(err)
 	}
 	db.mu.Lock()
@@ -202,29 +203,6 @@ func (db *DB) forget(ripe []*doomed) error {
 		sp.desc = desc
 	}
 	return nil
-}
-
-// segments finds the expired segments that hold something, by one seek for each. With the turn.
-func (db *DB) segments(d *doomed) [][]byte {
-	txn := db.badger.NewTransactionAt(db.durable, false)
-	defer txn.Discard()
-	opt := badger.DefaultIteratorOptions
-	opt.PrefetchValues, opt.Prefix = false, appendStore(nil, d.space.id, d.store)
-	it := txn.NewIterator(opt)
-	defer it.Close()
-	var out [][]byte
-	for next := engine.Segment(1); next < d.below; next++ {
-		it.Seek(appendSegment(nil, d.space.id, d.store, next))
-		if !it.Valid() {
-			break
-		}
-		key := it.Item().Key()
-		if next = engine.Segment(binary.BigEndian.Uint64(key[len(opt.Prefix):])); next >= d.below {
-			break
-		}
-		out = append(out, slices.Clone(key[:prefixBytes]))
-	}
-	return out
 }
 
 // watched reports whether a reader may see d. db.mu is held.

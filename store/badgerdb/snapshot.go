@@ -12,7 +12,7 @@ import (
 	"github.com/statemesh/statemesh/store/engine"
 )
 
-// snapshot reads a key space at one timestamp. It is counted until it and its iterators are released, so that Badger
+// snapshot reads a key space at one timestamp. It is known until it and its iterators are released, so that Badger
 // keeps what it sees. A read-only transaction is nothing but a timestamp and may be used by many at once.
 type snapshot struct {
 	db    *DB
@@ -20,6 +20,8 @@ type snapshot struct {
 	ts    uint64
 	txn   *badger.Txn
 	drop  uint64 // the number of the last drop before it
+	// bound is D when its key space was written to for the first time after it was taken, 0 before. Guarded by db.mu.
+	bound uint64
 	// uses are its iterators, plus one until it is released.
 	uses     atomic.Int64
 	released atomic.Bool
@@ -42,7 +44,6 @@ func (db *DB) Snapshot(id engine.SpaceID) (engine.Snapshot, error) {
 	s := &snapshot{db: db, space: sp, ts: db.durable, drop: db.drops}
 	s.txn = db.badger.NewTransactionAt(s.ts, false)
 	s.uses.Store(1)
-	db.live[s.ts]++
 	sp.snapshots[s] = struct{}{}
 	return s, nil
 }
@@ -115,8 +116,11 @@ func (s *snapshot) done() {
 	db.mu.Lock()
 	defer db.mu.Unlock()
 	delete(s.space.snapshots, s)
-	if db.live[s.ts]--; db.live[s.ts] == 0 {
-		delete(db.live, s.ts)
+	if s.bound == 0 {
+		return
+	}
+	if db.live[s.bound]--; db.live[s.bound] == 0 {
+		delete(db.live, s.bound)
 		if !db.closed {
 			db.discard()
 		}

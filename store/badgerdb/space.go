@@ -54,7 +54,7 @@ func (db *DB) Open(ctx context.Context, task store.TaskID, stores []engine.Decla
 		if err != nil {
 			return engine.Space{}, err
 		}
-		if err := db.commit(check{}, append(entries, badger.NewEntry(descriptorKey(sp.id), b))...); err != nil {
+		if err := db.commit(check{}, nil, append(entries, badger.NewEntry(descriptorKey(sp.id), b))...); err != nil {
 			return engine.Space{}, db.fail(err)
 		}
 	}
@@ -90,7 +90,7 @@ func (db *DB) Drop(ctx context.Context, id engine.SpaceID) error {
 	if err != nil {
 		return err
 	}
-	if err := db.commit(check{}, badger.NewEntry(descriptorKey(id), b)); err != nil {
+	if err := db.commit(check{}, nil, badger.NewEntry(descriptorKey(id), b)); err != nil {
 		return db.fail(err)
 	}
 	db.mu.Lock()

@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
+	"slices"
 
 	"github.com/dgraph-io/badger/v4"
 
@@ -33,7 +35,10 @@ func (db *DB) undo() error {
 		return err
 	}
 	// The values of the last move may have been rewritten, so it can be checked no more.
-	if err := db.commit(check{}); err != nil {
+	db.mu.Lock()
+	spaces := slices.Collect(maps.Values(db.spaces))
+	db.mu.Unlock()
+	if err := db.commit(check{}, spaces); err != nil {
 		return err
 	}
 	db.opt.Listener.Undone(keys)
