@@ -38,6 +38,7 @@ func (s *Stores) openEngines(ctx context.Context) error {
 			DropWait:      s.cfg.DropWait,
 			Logger:        s.cfg.Logger.With("database", n),
 			Listener: badgerdb.Listener{
+				Compacted:   func(int64) { s.metrics.compactions.Inc() },
 				Undone:      func(int) { s.metrics.undone.Inc() },
 				Quarantined: func(string) { s.metrics.quarantine.Inc() },
 			},

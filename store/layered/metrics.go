@@ -14,11 +14,13 @@ type metrics struct {
 	leaks atomic.Int64
 	cache cacheMetrics
 
-	moves      *prometheus.CounterVec
-	moveBytes  prometheus.Counter
-	moveTime   prometheus.Histogram
-	undone     prometheus.Counter
-	quarantine prometheus.Counter
+	moves     *prometheus.CounterVec
+	moveBytes prometheus.Counter
+	moveTime  prometheus.Histogram
+	undone    prometheus.Counter
+	// compactions counts passes over whole databases.
+	compactions prometheus.Counter
+	quarantine  prometheus.Counter
 }
 
 func newMetrics(reg prometheus.Registerer, s *Stores) (*metrics, error) {
@@ -37,6 +39,9 @@ func newMetrics(reg prometheus.Registerer, s *Stores) (*metrics, error) {
 		undone: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "statemesh_store_undone_moves_total", Help: "Cut or failed moves whose leftovers were undone.",
 		}),
+		compactions: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "statemesh_store_compactions_total", Help: "Compactions of a whole database because much of it had been deleted.",
+		}),
 		quarantine: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "statemesh_store_quarantined_directories_total", Help: "Corrupt database directories that were moved aside.",
 		}),
@@ -49,7 +54,7 @@ func newMetrics(reg prometheus.Registerer, s *Stores) (*metrics, error) {
 	gauge("statemesh_store_open_snapshots", "Snapshots that are open.", s.snapshots.Load)
 	gauge("statemesh_store_open_tasks", "Copies of tasks that are open.", s.open.Load)
 	gauge("statemesh_store_recent_bytes", "Memory of commits that the engines may not have yet.", s.recentBytes)
-	m.all = append(m.all, m.moves, m.moveBytes, m.moveTime, m.undone, m.quarantine,
+	m.all = append(m.all, m.moves, m.moveBytes, m.moveTime, m.undone, m.compactions, m.quarantine,
 		prometheus.NewCounterFunc(prometheus.CounterOpts{
 			Name: "statemesh_store_leaks_total", Help: "Iterators found open by the garbage collector: a fault in the program.",
 		}, func() float64 { return float64(m.leaks.Load()) }))

@@ -6,16 +6,21 @@ import (
 	"fmt"
 	"iter"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/statemesh/statemesh/store"
 	"github.com/statemesh/statemesh/store/engine"
 )
 
-// Run moves recent commits to the engines until ctx ends, and once more before it returns. While nothing is committed it
-// sleeps. A move that fails is logged and tried again; the changelog has what it would have made durable.
+// Run moves recent commits to the engines until ctx ends, and once more before it returns; beside that it gives back the
+// space of what was dropped, has expired or was deleted. While nothing is committed it sleeps. A move that fails is logged
+// and tried again; the changelog has what it would have made durable.
 func (s *Stores) Run(ctx context.Context) error {
 	lasting := context.WithoutCancel(ctx)
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	wg.Go(func() { s.keepUp(ctx) })
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
@@ -29,29 +34,11 @@ func (s *Stores) Run(ctx context.Context) error {
 		if err := s.move(ctx, due); err != nil && ctx.Err() == nil {
 			s.cfg.Logger.ErrorContext(ctx, "move to the engine", "error", err)
 		}
-		if s.reclaim(ctx) && (wait == 0 || wait > reclaimPause) {
-			wait = reclaimPause
-		}
+		ring(s.moved) // what has moved may have made room
 		if wait > 0 {
 			timer.Reset(wait)
 		}
 	}
-}
-
-// reclaimPause is how long Run waits before it looks again at dropped copies that have readers.
-const reclaimPause = time.Second
-
-// reclaim gives back what was dropped and reports whether readers keep some of it.
-func (s *Stores) reclaim(ctx context.Context) (pending bool) {
-	for _, e := range s.engines() {
-		p, err := e.Reclaim(ctx)
-		pending = pending || p
-		if err != nil && ctx.Err() == nil && !errors.Is(err, store.ErrClosed) {
-			s.cfg.Logger.ErrorContext(ctx, "reclaim dropped copies", "error", err)
-			pending = true
-		}
-	}
-	return pending
 }
 
 // due returns the tasks to move now, and how long until the next is due, 0 when none waits. When one is due, those that

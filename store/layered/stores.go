@@ -23,7 +23,8 @@ type Stores struct {
 	disks   []disk
 	memory  engine.Engine
 	metrics *metrics
-	wakeup  chan struct{}
+	wakeup  chan struct{} // of Run
+	moved   chan struct{} // of what it does beside moving
 	// moveNow moves one task at once; it is for a writer whose recent commits have outgrown their share.
 	moveNow func(*Task) error
 
@@ -53,7 +54,7 @@ func Open(ctx context.Context, cfg Config) (*Stores, error) {
 	}
 	cfg = cfg.withDefaults()
 	s := &Stores{
-		cfg: cfg, seed: maphash.MakeSeed(), wakeup: make(chan struct{}, 1),
+		cfg: cfg, seed: maphash.MakeSeed(), wakeup: make(chan struct{}, 1), moved: make(chan struct{}, 1),
 		tasks: make(map[store.TaskID]*Task), opening: make(map[store.TaskID]chan struct{}),
 	}
 	var err error
@@ -251,9 +252,11 @@ func (s *Stores) share() int64 {
 }
 
 // wake tells Run that there is something to do.
-func (s *Stores) wake() {
+func (s *Stores) wake() { ring(s.wakeup) }
+
+func ring(bell chan struct{}) {
 	select {
-	case s.wakeup <- struct{}{}:
+	case bell <- struct{}{}:
 	default:
 	}
 }
