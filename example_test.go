@@ -10,9 +10,9 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/statemesh/statemesh"
-	"github.com/statemesh/statemesh/client"
 	"github.com/statemesh/statemesh/processor"
 	"github.com/statemesh/statemesh/processor/views"
+	"github.com/statemesh/statemesh/serde"
 )
 
 // An instance that counts the orders of each customer, asked for one of them.
@@ -44,7 +44,7 @@ func Example() {
 
 	for n := int64(0); n < 3; { // a record is visible once its commit is
 		if r, err := mesh.Get(ctx, "orders-by-customer", []byte("ann")); err == nil {
-			n, _ = client.Int64().Decode(r.Value.Data)
+			n, _ = serde.Int64().Decode(r.Value.Data)
 		}
 	}
 	fmt.Println("ann has 3 orders")

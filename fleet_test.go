@@ -20,6 +20,7 @@ import (
 	"github.com/statemesh/statemesh/client"
 	"github.com/statemesh/statemesh/processor"
 	"github.com/statemesh/statemesh/processor/views"
+	"github.com/statemesh/statemesh/serde"
 	"github.com/statemesh/statemesh/store"
 )
 
@@ -126,7 +127,7 @@ func wantCount(t *testing.T, n *node, name store.Name, key string, want int64) e
 	if err != nil {
 		return fmt.Errorf("%s of %s by %s: %w", name, key, n.Endpoint(), err)
 	}
-	got, err := client.Int64().Decode(r.Value.Data)
+	got, err := serde.Int64().Decode(r.Value.Data)
 	if err == nil && got != want {
 		err = fmt.Errorf("%s of %s by %s: %d, want %d", name, key, n.Endpoint(), got, want)
 	}

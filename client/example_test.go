@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/statemesh/statemesh/client"
+	"github.com/statemesh/statemesh/serde"
 	"github.com/statemesh/statemesh/store"
 )
 
@@ -53,7 +54,7 @@ func ExampleNewView() {
 	}
 	defer func() { _ = c.Close() }()
 
-	carriers := client.NewView(c, "flights-per-carrier", client.String(), client.Int64())
+	carriers := client.NewView(c, "flights-per-carrier", serde.String(), serde.Int64())
 	n, err := carriers.Get(ctx, "UA")
 	fmt.Println(n, err)
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/statemesh/statemesh/client"
 	"github.com/statemesh/statemesh/proto/statemesh/v1"
+	"github.com/statemesh/statemesh/serde"
 	"github.com/statemesh/statemesh/store"
 )
 
@@ -38,7 +39,7 @@ func TestAgainstRealServers(t *testing.T) {
 		f.put(key, want[key])
 	}
 	c := newClient(t, f)
-	view := client.NewView(c, flights, client.String(), client.Int64())
+	view := client.NewView(c, flights, serde.String(), serde.Int64())
 	all := func(what string) {
 		t.Helper()
 		for _, opts := range [][]client.Option{nil, {client.ViaAny()}, {client.NoCache()}, {client.OnlyActive()}, {client.MaxStaleness(time.Minute)}} {
@@ -115,7 +116,7 @@ func TestScanAgainstRealServersWhilePartitionsMove(t *testing.T) {
 		f.put(key, int64(i))
 	}
 	c := newClient(t, f)
-	view := client.NewView(c, flights, client.String(), client.Int64())
+	view := client.NewView(c, flights, serde.String(), serde.Int64())
 	n := 0
 	for it, err := range view.Scan(t.Context(), client.ScanQuery{}) {
 		if err != nil {
@@ -144,7 +145,7 @@ func TestRollingMovesAreNotSeen(t *testing.T) {
 		f.put(fmt.Sprint(i), int64(i))
 	}
 	c := newClient(t, f)
-	view := client.NewView(c, flights, client.String(), client.Int64())
+	view := client.NewView(c, flights, serde.String(), serde.Int64())
 	ctx, cancel := context.WithCancel(t.Context())
 	var follow, readers sync.WaitGroup
 	follow.Go(func() { _ = c.Run(ctx) })

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"iter"
 
+	"github.com/statemesh/statemesh/serde"
 	"github.com/statemesh/statemesh/store"
 )
 
@@ -12,13 +13,13 @@ import (
 type View[K, V any] struct {
 	c      *Client
 	name   store.Name
-	keys   Codec[K]
-	values Codec[V]
+	keys   serde.Serde[K]
+	values serde.Serde[V]
 }
 
-// NewView returns the store name of c's application, seen through codecs. They must be those of the producers: nothing is
+// NewView returns the store name of c's application, seen through serdes. They must be those of the producers: nothing is
 // checked here, and a key that is encoded otherwise is simply not found.
-func NewView[K, V any](c *Client, name store.Name, keys Codec[K], values Codec[V]) *View[K, V] {
+func NewView[K, V any](c *Client, name store.Name, keys serde.Serde[K], values serde.Serde[V]) *View[K, V] {
 	return &View[K, V]{c: c, name: name, keys: keys, values: values}
 }
 
@@ -33,7 +34,7 @@ type Item[K, V any] struct {
 	Found bool
 }
 
-// Get returns the value of key. See [Client.Get] for errors; [ErrDecode] for a value that the codec cannot read.
+// Get returns the value of key. See [Client.Get] for errors; [serde.ErrDecode] for a value that the serde cannot read.
 func (v *View[K, V]) Get(ctx context.Context, key K, opts ...Option) (V, error) {
 	val, _, err := v.GetAnswer(ctx, key, opts...)
 	return val, err
@@ -81,7 +82,7 @@ func (v *View[K, V]) BatchGet(ctx context.Context, keys []K, opts ...Option) ([]
 	return items, nil
 }
 
-// Scan reads items in the order of their key bytes. See [Client.Scan]. A row that the codecs cannot read ends it.
+// Scan reads items in the order of their key bytes. See [Client.Scan]. A row that the serdes cannot read ends it.
 func (v *View[K, V]) Scan(ctx context.Context, q ScanQuery, opts ...Option) iter.Seq2[Item[K, V], error] {
 	return func(yield func(Item[K, V], error) bool) {
 		for row, err := range v.c.Scan(ctx, v.name, q, opts...) {
@@ -105,7 +106,7 @@ func (v *View[K, V]) Scan(ctx context.Context, q ScanQuery, opts ...Option) iter
 	}
 }
 
-// Range is Scan from one key to another, both inclusive in the order of their bytes.
+// Range is Scan from one key to another, both inclusive in the order of their bytes. A key that stands for nil is no bound.
 func (v *View[K, V]) Range(ctx context.Context, from, to K, opts ...Option) iter.Seq2[Item[K, V], error] {
 	return func(yield func(Item[K, V], error) bool) {
 		var q ScanQuery

@@ -9,8 +9,14 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/statemesh/statemesh/serde"
 	"github.com/statemesh/statemesh/store"
 )
+
+type flight struct {
+	Carrier string `json:"carrier"`
+	Delay   int    `json:"delay"`
+}
 
 func TestView(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -22,7 +28,7 @@ func TestView(t *testing.T) {
 			}
 			m.put(carrier, string(b))
 		}
-		v := NewView(m.client(nil), counts, String(), JSON[flight]())
+		v := NewView(m.client(nil), counts, serde.String(), serde.JSON[flight]())
 		f, a, err := v.GetAnswer(t.Context(), "UA")
 		if err != nil || f != (flight{"UA", 2}) || a.Facts.Role != store.RoleActive {
 			t.Fatal(f, a, err)
@@ -46,11 +52,11 @@ func TestView(t *testing.T) {
 			t.Fatal(got)
 		}
 
-		// What a codec cannot read is an error that names the store, wherever it turns up, and no zero value.
+		// What a serde cannot read is an error that names the store, wherever it turns up, and no zero value.
 		m.put("bad", "{")
 		wantDecode := func(err error) {
 			t.Helper()
-			if !errors.Is(err, ErrDecode) || !strings.Contains(err.Error(), "store counts") {
+			if !errors.Is(err, serde.ErrDecode) || !strings.Contains(err.Error(), "store counts") {
 				t.Fatal(err)
 			}
 		}
@@ -67,10 +73,10 @@ func TestView(t *testing.T) {
 		if n != 4 {
 			t.Fatal(n)
 		}
-		for _, err := range NewView(m.client(nil), counts, Int64(), Bytes()).Scan(t.Context(), ScanQuery{}) {
+		for _, err := range NewView(m.client(nil), counts, serde.Int64(), serde.Bytes()).Scan(t.Context(), ScanQuery{}) {
 			wantDecode(err)
 		}
-		odd := NewView(m.client(nil), counts, JSON[func()](), Bytes())
+		odd := NewView(m.client(nil), counts, serde.JSON[func()](), serde.Bytes())
 		if _, err := odd.Get(t.Context(), func() {}); !errors.Is(err, store.ErrInvalidKey) {
 			t.Fatal(err)
 		}

@@ -129,8 +129,8 @@ type Spec struct {
 	Caching bool
 	// ChangelogConfig overrides settings of the changelog topic at creation.
 	ChangelogConfig map[string]string
-	// KeyFormat and ValueFormat name the serdes for people and generic clients: "bytes" (or empty), "string",
-	// "int64", "double", "json". They change nothing about what is stored.
+	// KeyFormat and ValueFormat name the serde.Format of keys and values, for people and generic clients: "string", "int64",
+	// "double", "json", ...; empty is "bytes". They change nothing about what is stored.
 	KeyFormat, ValueFormat string
 }
 

@@ -14,9 +14,9 @@ import (
 	"time"
 
 	"github.com/statemesh/statemesh"
-	"github.com/statemesh/statemesh/client"
 	"github.com/statemesh/statemesh/processor"
 	"github.com/statemesh/statemesh/processor/views"
+	"github.com/statemesh/statemesh/serde"
 )
 
 func main() {
@@ -71,7 +71,7 @@ func awaitCount(ctx context.Context, mesh *statemesh.Instance, word string, want
 	for {
 		r, err := mesh.Get(ctx, "counts", []byte(word))
 		if err == nil {
-			n, err := client.Int64().Decode(r.Value.Data)
+			n, err := serde.Int64().Decode(r.Value.Data)
 			if err != nil || n >= want {
 				return n, err
 			}

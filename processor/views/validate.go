@@ -8,6 +8,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/statemesh/statemesh/processor"
+	"github.com/statemesh/statemesh/serde"
 )
 
 // FieldError is one thing that is wrong with a list of views.
@@ -89,7 +90,7 @@ func (c *checker) view(i int, v View) {
 	if v.OffsetReset > processor.ResetNone {
 		c.fail(at(i, "offset_reset"), fmt.Sprintf("%s: want earliest, latest or none", v.OffsetReset))
 	}
-	formats := []string{"string", "int64", "double", "json", "bytes"}
+	formats := serde.Builtin().Names()
 	switch {
 	case v.KeyFormat == "":
 	case len(v.Key) > 0:

@@ -2,6 +2,7 @@ package views
 
 import (
 	"github.com/statemesh/statemesh/processor"
+	"github.com/statemesh/statemesh/serde"
 	"github.com/statemesh/statemesh/store"
 )
 
@@ -29,8 +30,8 @@ type View struct {
 	OffsetReset processor.OffsetReset
 	// InMemory keeps the store in memory: it is rebuilt from its changelog at every start.
 	InMemory bool
-	// KeyFormat tells people and generic clients what the key of the record is: "string" (default, but "bytes" when the
-	// format is bytes), "int64", "double", "json" or "bytes". Only without a Key; the key made of fields is a string.
+	// KeyFormat tells people and generic clients what the key of the record is, by the name of a serde.Format: "string" is the
+	// default, but "bytes" when the format is bytes. Only without a Key; the key made of fields is a string.
 	KeyFormat string
 }
 
@@ -108,32 +109,32 @@ func (v View) Spec() store.Spec {
 func (v View) keyFormat() string {
 	switch {
 	case len(v.Key) > 0:
-		return "string"
+		return serde.FormatString
 	case v.KeyFormat != "":
 		return v.KeyFormat
 	case v.Format == Bytes:
-		return "bytes"
+		return serde.FormatBytes
 	default:
-		return "string"
+		return serde.FormatString
 	}
 }
 
 func (v View) valueFormat() string {
 	switch v.Type {
 	case Count:
-		return "int64"
+		return serde.FormatInt64
 	case Sum, Min, Max:
-		return "double"
+		return serde.FormatDouble
 	case Avg, StatsOf:
-		return "json"
+		return serde.FormatJSON
 	default: // keeps the record's value
 	}
 	switch v.Format {
 	case JSON, CSV:
-		return "json"
+		return serde.FormatJSON
 	case String:
-		return "string"
+		return serde.FormatString
 	default:
-		return "bytes"
+		return serde.FormatBytes
 	}
 }

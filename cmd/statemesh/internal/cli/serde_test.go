@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"testing"
 
-	"github.com/statemesh/statemesh/client"
+	"github.com/statemesh/statemesh/serde"
 )
 
 // A key typed in a form gives the bytes that the producer's serializer wrote, and shows as it was typed.
@@ -19,6 +19,9 @@ func TestKeysThereAndBack(t *testing.T) {
 		{"int64", "258", []byte{0, 0, 0, 0, 0, 0, 1, 2}},
 		{"double", "1.5", []byte{0x3f, 0xf8, 0, 0, 0, 0, 0, 0}},
 		{"json", `{"a":1}`, []byte(`{"a":1}`)},
+		{"ordered-int32", "-1", []byte{0x7f, 0xff, 0xff, 0xff}},
+		{"time", "2013-01-01T10:15:00.000Z", []byte{0, 0, 0x01, 0x3b, 0xf5, 0x9b, 0x64, 0xa0}},
+		{"bool", "true", []byte{1}},
 	} {
 		got, err := parseKey(c.text, c.form)
 		if err != nil || !bytes.Equal(got, c.want) {
@@ -45,7 +48,7 @@ func TestKeysThereAndBack(t *testing.T) {
 // Values that are not what their store declares are shown all the same.
 func TestShowWhatIsNotAsDeclared(t *testing.T) {
 	t.Parallel()
-	nan, err := client.Float64().Encode(0)
+	nan, err := serde.Float64().Encode(0)
 	if err != nil {
 		t.Fatal(err)
 	}

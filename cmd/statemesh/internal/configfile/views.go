@@ -10,6 +10,7 @@ import (
 
 	"github.com/statemesh/statemesh/processor"
 	"github.com/statemesh/statemesh/processor/views"
+	"github.com/statemesh/statemesh/serde"
 )
 
 // viewsKey holds the list of views.
@@ -70,7 +71,7 @@ func ViewKeys() []ViewKey {
 				}
 			},
 		},
-		viewText("key_format", "string | int64 | double | json | bytes", "(string; bytes for bytes)", func(v *views.View) *string { return &v.KeyFormat },
+		viewText("key_format", joinNames(serde.Builtin().Names()), "(string; bytes for bytes)", func(v *views.View) *string { return &v.KeyFormat },
 			"How the record's key is written, for people and generic clients. Only without a key."),
 	}
 }

@@ -7,8 +7,8 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/statemesh/statemesh/client"
 	"github.com/statemesh/statemesh/examples/flights"
+	"github.com/statemesh/statemesh/serde"
 )
 
 // view is one view with what it must hold.
@@ -34,7 +34,7 @@ func truths(a *flights.Answers) []view {
 
 func counts(name string, want map[string]int64) view {
 	return view{name, slices.Sorted(maps.Keys(want)), func(key string, value []byte) string {
-		got, err := client.Int64().Decode(value)
+		got, err := serde.Int64().Decode(value)
 		if err != nil {
 			return err.Error()
 		}
