@@ -12,6 +12,7 @@ import (
 
 	"github.com/statemesh/statemesh/internal/certs"
 	"github.com/statemesh/statemesh/proto/wire"
+	"github.com/statemesh/statemesh/serde"
 )
 
 // DefaultMaxStaleness is what a request without a bound accepts from the remote cache and from standbys: the value that
@@ -76,6 +77,9 @@ type Config struct {
 	// DrainTimeout is how long Run waits for requests in flight after its context ended. Default 10 s.
 	DrainTimeout time.Duration
 
+	// Formats are those that stores may declare of their keys and values. Default: those that are built in.
+	Formats serde.Formats
+
 	// Logger gets a line per change of life. nil: none.
 	Logger *slog.Logger
 	// Registerer takes the metrics. nil: none.
@@ -104,6 +108,9 @@ func (c Config) withDefaults() Config {
 	c.MaxScanBytes = cmp.Or(c.MaxScanBytes, 256<<20)
 	c.DefaultDeadline = cmp.Or(c.DefaultDeadline, 10*time.Second)
 	c.DrainTimeout = cmp.Or(c.DrainTimeout, 10*time.Second)
+	if len(c.Formats.Names()) == 0 {
+		c.Formats = serde.Builtin()
+	}
 	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
 	return c
 }

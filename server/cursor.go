@@ -2,7 +2,6 @@ package server
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -32,12 +31,14 @@ type cursor interface {
 
 // localCursor reads one partition of this instance.
 type localCursor struct {
-	s      *Server
-	p      store.Partition
-	pin    *pinned
-	it     store.Iterator
-	prefix []byte
-	cur    *statemeshv1.Row
+	s   *Server
+	p   store.Partition
+	pin *pinned
+	it  store.Iterator
+	sc  *scan
+	// floor is the place below which rows are left out; nil: none.
+	floor []byte
+	cur   *statemeshv1.Row
 }
 
 func (s *Server) openLocal(ctx context.Context, sc *scan, p store.Partition) (*localCursor, error) {
@@ -49,24 +50,37 @@ func (s *Server) openLocal(ctx context.Context, sc *scan, p store.Partition) (*l
 		r.Close()
 		return nil, err
 	}
-	it, err := r.scan(ctx, sc.forPartition(p))
+	it, err := sc.open(ctx, r, p)
 	if err != nil {
 		r.Close()
 		return nil, err
 	}
-	return &localCursor{s: s, p: p, pin: r, it: it, prefix: sc.prefix}, nil
+	return &localCursor{s: s, p: p, pin: r, it: it, sc: sc, floor: sc.floorIn(p)}, nil
 }
 
 func (c *localCursor) next() (bool, error) {
-	if !c.it.Next() {
-		return false, c.it.Err()
+	for c.it.Next() {
+		e := c.it.Entry()
+		if c.sc.rd.family == keyValues {
+			if !bytes.HasPrefix(e.Key, c.sc.prefix) {
+				return false, nil // the keys with the prefix are next to each other
+			}
+			c.cur = &statemeshv1.Row{Key: e.Key, Value: wire.FromValue(e.Value), Partition: int32(c.p)}
+			return true, nil
+		}
+		if c.floor != nil {
+			if bytes.Compare(e.Cursor, c.floor) < 0 {
+				continue
+			}
+			c.floor = nil // the rows that follow are above it
+		}
+		c.cur = &statemeshv1.Row{
+			Key: e.Key, Value: wire.FromValue(e.Value), Partition: int32(c.p), Cursor: e.Cursor,
+			Span: wire.FromSpan(wire.Span{Start: e.Start, End: e.End}),
+		}
+		return true, nil
 	}
-	e := c.it.Entry()
-	if !bytes.HasPrefix(e.Key, c.prefix) {
-		return false, nil // the keys with the prefix are next to each other
-	}
-	c.cur = &statemeshv1.Row{Key: e.Key, Value: wire.FromValue(e.Value), Partition: int32(c.p)}
-	return true, nil
+	return false, c.it.Err()
 }
 
 func (c *localCursor) row() *statemeshv1.Row      { return c.cur }
@@ -90,6 +104,7 @@ type remoteCursor struct {
 	cancel context.CancelFunc
 	stream grpc.ServerStreamingClient[statemeshv1.ScanResponse]
 	order  rowOrder
+	timed  bool // rows have times and cursors
 	parts  []store.Partition
 	w      []worth
 	rows   []*statemeshv1.Row
@@ -108,8 +123,8 @@ func (s *Server) openRemote(ctx, round context.Context, sc *scan, to router.Repl
 	stop := context.AfterFunc(round, cancel)
 	defer stop()
 	sent := time.Now()
-	c := &remoteCursor{s: s, ctx: ctx, cancel: cancel, order: sc.order(), parts: slices.Sorted(slices.Values(parts))}
-	c.stream, err = client.Scan(hop, sc.request(s.hopOptions(sc.rd, to, parts...), c.parts))
+	c := &remoteCursor{s: s, ctx: ctx, cancel: cancel, order: sc.order(), timed: sc.rd.family != keyValues, parts: slices.Sorted(slices.Values(parts))}
+	c.stream, err = client.Scan(hop, s.scanRequest(sc, to, c.parts))
 	if err != nil {
 		cancel()
 		return nil, s.hopError(round, err)
@@ -156,6 +171,8 @@ func (c *remoteCursor) next() (bool, error) {
 	switch {
 	case r.GetValue() == nil || len(r.GetKey()) == 0:
 		return false, fmt.Errorf("%w: a row without key or value", wire.ErrMalformed)
+	case (r.GetSpan() != nil) != c.timed || (len(r.GetCursor()) > 0) != c.timed:
+		return false, fmt.Errorf("%w: a row with times and cursor that is of another kind of store", wire.ErrMalformed)
 	case c.cur != nil && c.order(c.cur, r) >= 0:
 		return false, fmt.Errorf("%w: rows out of order", wire.ErrMalformed)
 	}
@@ -170,135 +187,3 @@ func (c *remoteCursor) row() *statemeshv1.Row      { return c.cur }
 func (c *remoteCursor) end() statemeshv1.EndReason { return c.ended.GetReason() }
 func (c *remoteCursor) worths() []worth            { return c.w }
 func (c *remoteCursor) close()                     { c.cancel() }
-
-// rowOrder compares rows in the order of a scan: by key, in its direction, then by partition.
-type rowOrder func(a, b *statemeshv1.Row) int
-
-func ascending(a, b *statemeshv1.Row) int {
-	if c := bytes.Compare(a.GetKey(), b.GetKey()); c != 0 {
-		return c
-	}
-	return cmp.Compare(a.GetPartition(), b.GetPartition())
-}
-
-func descending(a, b *statemeshv1.Row) int {
-	if c := bytes.Compare(b.GetKey(), a.GetKey()); c != 0 {
-		return c
-	}
-	return cmp.Compare(a.GetPartition(), b.GetPartition())
-}
-
-// merge merges cursors in order. The heap holds those that stand on a row, the least one first.
-type merge struct {
-	order   rowOrder
-	cursors []cursor // all, to be closed
-	heap    []cursor
-	moved   bool // the first of the heap stands on a row that was handed out
-	stopped statemeshv1.EndReason
-}
-
-// start puts every cursor on its first row.
-func (m *merge) start() error {
-	for _, c := range m.cursors {
-		if err := m.settle(c); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// settle moves c on and puts it into the heap, unless it is at its end.
-func (m *merge) settle(c cursor) error {
-	ok, err := c.next()
-	switch {
-	case err != nil:
-		return err
-	case ok:
-		m.heap = append(m.heap, c)
-		m.up(len(m.heap) - 1)
-	case c.end() != statemeshv1.EndReason_END_REASON_COMPLETE:
-		m.stopped = c.end()
-	}
-	return nil
-}
-
-// next returns the next row, nil at the end: see end. A cursor that stops early stops the merge, because rows that it
-// still has might come before those of the others.
-func (m *merge) next() (*statemeshv1.Row, error) {
-	if m.moved {
-		m.moved = false
-		c := m.heap[0]
-		ok, err := c.next()
-		switch {
-		case err != nil:
-			return nil, err
-		case ok:
-			m.down(0)
-		default:
-			if c.end() != statemeshv1.EndReason_END_REASON_COMPLETE {
-				m.stopped = c.end()
-			}
-			last := len(m.heap) - 1
-			m.heap[0] = m.heap[last]
-			m.heap = m.heap[:last]
-			m.down(0)
-		}
-	}
-	if m.stopped != statemeshv1.EndReason_END_REASON_UNSPECIFIED || len(m.heap) == 0 {
-		return nil, nil //nolint:nilnil // the end is no error
-	}
-	m.moved = true
-	return m.heap[0].row(), nil
-}
-
-// end is why there are no more rows.
-func (m *merge) end() statemeshv1.EndReason {
-	if m.stopped != statemeshv1.EndReason_END_REASON_UNSPECIFIED {
-		return m.stopped
-	}
-	return statemeshv1.EndReason_END_REASON_COMPLETE
-}
-
-// worths says what the rows of all cursors are worth.
-func (m *merge) worths() []worth {
-	var out []worth
-	for _, c := range m.cursors {
-		out = append(out, c.worths()...)
-	}
-	return out
-}
-
-func (m *merge) close() {
-	for _, c := range m.cursors {
-		c.close()
-	}
-}
-
-func (m *merge) less(i, j int) bool { return m.order(m.heap[i].row(), m.heap[j].row()) < 0 }
-
-func (m *merge) up(i int) {
-	for i > 0 {
-		parent := (i - 1) / 2
-		if !m.less(i, parent) {
-			return
-		}
-		m.heap[i], m.heap[parent] = m.heap[parent], m.heap[i]
-		i = parent
-	}
-}
-
-func (m *merge) down(i int) {
-	for {
-		least := i
-		for child := 2*i + 1; child <= 2*i+2 && child < len(m.heap); child++ {
-			if m.less(child, least) {
-				least = child
-			}
-		}
-		if least == i {
-			return
-		}
-		m.heap[i], m.heap[least] = m.heap[least], m.heap[i]
-		i = least
-	}
-}

@@ -8,6 +8,7 @@ import (
 	"github.com/statemesh/statemesh/proto/statemesh/v1"
 	"github.com/statemesh/statemesh/proto/wire"
 	"github.com/statemesh/statemesh/router"
+	"github.com/statemesh/statemesh/serde"
 	"github.com/statemesh/statemesh/store"
 )
 
@@ -17,12 +18,17 @@ type read struct {
 	opts  wire.ReadOptions
 	// info of the store under the metadata at the start. Neither kind nor partition count of a store changes.
 	info   router.StoreInfo
+	family family
 	origin router.Origin
 	call   *call
+
+	formats serde.Formats
+	// keys and values are the formats in which rows are sent; nil: as bytes.
+	keys, values *serde.Format
 }
 
-// newRead checks what every query has in common. The kind is named for the error of a store that does not answer it.
-func (s *Server) newRead(ctx context.Context, name string, options *statemeshv1.ReadOptions, query string) (*read, error) {
+// newRead checks what every query has in common.
+func (s *Server) newRead(ctx context.Context, name string, options *statemeshv1.ReadOptions, format statemeshv1.Format) (*read, error) {
 	if name == "" || len(name) > wire.MaxStoreNameBytes {
 		return nil, &store.InvalidRequestError{Field: "store", Reason: fmt.Sprintf("a name has 1 to %d bytes", wire.MaxStoreNameBytes)}
 	}
@@ -38,11 +44,11 @@ func (s *Server) newRead(ctx context.Context, name string, options *statemeshv1.
 	if err != nil {
 		return nil, err
 	}
-	if info.Kind != store.KindKeyValue && info.Kind != store.KindTimestampedKeyValue {
-		return nil, &store.WrongKindError{Store: info.Name, Kind: info.Kind, Query: query}
-	}
 	c := callOf(ctx)
-	return &read{store: info.Name, opts: opts, info: info, origin: c.origin, call: c}, nil
+	rd := &read{
+		store: info.Name, opts: opts, info: info, family: familyOf(info.Kind), origin: c.origin, call: c, formats: s.cfg.Formats,
+	}
+	return rd, rd.setFormat(format)
 }
 
 // patience is how long a copy may still wait: Wait counts from the start of the request, whoever is asked in between.
@@ -150,87 +156,4 @@ func (p *pinned) Close() {
 		p.Reading.Close()
 		p.s.m.readings.Dec()
 	}
-}
-
-func (p *pinned) get(ctx context.Context, key []byte) (store.Value, error) {
-	kv, err := p.KeyValue()
-	if err != nil {
-		return store.Value{}, err
-	}
-	return kv.Get(ctx, key)
-}
-
-func (p *pinned) getMany(ctx context.Context, keys [][]byte) ([]store.Value, []bool, error) {
-	kv, err := p.KeyValue()
-	if err != nil {
-		return nil, nil, err
-	}
-	return kv.GetMany(ctx, keys)
-}
-
-func (p *pinned) scan(ctx context.Context, sc store.Scan) (store.Iterator, error) {
-	kv, err := p.KeyValue()
-	if err != nil {
-		return nil, err
-	}
-	return kv.Scan(ctx, sc)
-}
-
-func (p *pinned) approximateCount(ctx context.Context) (int64, error) {
-	kv, err := p.KeyValue()
-	if err != nil {
-		return 0, err
-	}
-	return kv.ApproximateCount(ctx)
-}
-
-// worth is what one partition's part of an answer is worth, as of the moment at.
-type worth struct {
-	answer wire.Answer
-	at     time.Time
-}
-
-// localWorth describes a reading of this instance.
-func (s *Server) localWorth(p store.Partition, r store.Reading) worth {
-	return worth{at: time.Now(), answer: wire.Answer{
-		Partition: p, Facts: r.Facts(), Epoch: s.epoch(), Instance: s.cfg.Instance, Endpoint: s.cfg.Endpoint,
-	}}
-}
-
-// seal brings the age up to now and checks that the answer may be sent: the last thing before it is.
-func (s *Server) seal(rd *read, w worth) (wire.Answer, error) {
-	a := w.answer
-	a.Facts.Age += time.Since(w.at)
-	if rd.opts.OnlyActive && a.Facts.Role != store.RoleActive {
-		return a, &store.NotActiveError{
-			Store: rd.store, Partition: a.Partition, Role: a.Facts.Role, RetryAfter: retryNoMetadata,
-		}
-	}
-	if b := s.bound(rd, a.Facts.Role); b > 0 && a.Facts.Age > b {
-		return a, &store.NotReadyError{
-			Store: rd.store, Partition: a.Partition, RetryAfter: retryStale,
-			Reason: fmt.Sprintf("age %s is above %s", a.Facts.Age.Round(time.Microsecond), b),
-		}
-	}
-	return a, nil
-}
-
-// check reports the first answer that must not be sent, while another candidate can still be asked.
-func (s *Server) check(rd *read, ws ...worth) error {
-	for _, w := range ws {
-		if _, err := s.seal(rd, w); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// retryStale: an owner renews the proof of its age at least this often while queries come.
-const retryStale = 200 * time.Millisecond
-
-func (s *Server) epoch() router.Epoch {
-	if snap := s.deps.Table.Load(); snap != nil {
-		return snap.Epoch()
-	}
-	return 0
 }

@@ -7,24 +7,24 @@ import (
 	"github.com/statemesh/statemesh/store"
 )
 
-// resumePoint is the last row that a scan delivered. Rows are ordered by key, then partition, so one row says for every
-// partition where to go on, at any instance: a partition up to this one is done with the key, a later one is not. (The
-// same key in two partitions is what a foreign partitioner does; it must not cost or double a row.)
+// resumePoint is the last row that a scan delivered. Rows are ordered by place (cursor, or key), then partition, so one row
+// says for every partition where to go on, at any instance: a partition up to this one is done with the place, a later one
+// is not. (The same key in two partitions is what a foreign partitioner does; it must not cost or double a row.)
 type resumePoint struct {
-	key       []byte
+	place     []byte
 	partition store.Partition
 }
 
-// A resume token is: version, fingerprint of the scan it belongs to (8 bytes), partition (uvarint), key. It is opaque to
+// A resume token is: version, fingerprint of the scan it belongs to (8 bytes), partition (uvarint), place. It is opaque to
 // callers but no secret: a forged one reads what its holder may read anyway.
 const tokenVersion = 1
 
 func (r resumePoint) token(fingerprint uint64) []byte {
-	b := make([]byte, 0, 1+8+binary.MaxVarintLen32+len(r.key))
+	b := make([]byte, 0, 1+8+binary.MaxVarintLen32+len(r.place))
 	b = append(b, tokenVersion)
 	b = binary.BigEndian.AppendUint64(b, fingerprint)
 	b = binary.AppendUvarint(b, uint64(r.partition))
-	return append(b, r.key...)
+	return append(b, r.place...)
 }
 
 // parseToken reads a token of the scan with this fingerprint, over a store of n partitions.
@@ -39,10 +39,10 @@ func parseToken(b []byte, fingerprint uint64, n int32) (resumePoint, error) {
 		return bad("it belongs to a scan of another store, other partitions, bounds or order")
 	}
 	p, used := binary.Uvarint(b[9:])
-	if used <= 0 || p >= uint64(n) {
+	if used <= 0 || p >= uint64(n) || used > 1 && b[9+used-1] == 0 || len(b) == 9+used {
 		return bad("damaged")
 	}
-	return resumePoint{key: b[9+used:], partition: store.Partition(p)}, nil
+	return resumePoint{place: b[9+used:], partition: store.Partition(p)}, nil
 }
 
 // fingerprint tells scans apart whose tokens must not be mixed up.
@@ -69,21 +69,12 @@ func (sc *scan) fingerprint(parts []store.Partition) uint64 {
 	if sc.reverse {
 		num(1)
 	}
-	return h.Sum64()
-}
-
-// forPartition is the scan of one partition of the store, from the resume point on. The prefix is left to the cursor
-// when the scan has to start at a key of its own: an engine does not take both.
-func (sc *scan) forPartition(p store.Partition) store.Scan {
-	s := store.Scan{From: sc.from, To: sc.to, Prefix: sc.prefix, Reverse: sc.reverse}
-	switch {
-	case sc.after == nil:
-	case p <= sc.after.partition:
-		s.After = sc.after.key
-	case sc.reverse:
-		s.To, s.Prefix = sc.after.key, nil
-	default:
-		s.From, s.Prefix = sc.after.key, nil
+	if sc.rd.family != keyValues {
+		num(int64(sc.rd.family))
+		field(sc.key)
+		for _, t := range sc.times() {
+			num(t)
+		}
 	}
-	return s
+	return h.Sum64()
 }

@@ -16,24 +16,27 @@ import (
 
 // scan is a checked ScanRequest.
 type scan struct {
-	rd               *read
-	parts            []store.Partition
-	from, to, prefix []byte // nil: open
-	reverse          bool
-	limit            int64 // 0: none
-	after            *resumePoint
+	rd                    *read
+	parts                 []store.Partition
+	key, from, to, prefix []byte // nil: open
+	// Of these the one of the store's family holds the bounds in time.
+	windows  store.WindowScan
+	sessions store.SessionScan
+	versions store.VersionScan
+	reverse  bool
+	limit    int64 // 0: none
+	after    *resumePoint
 }
 
 func (s *Server) newScan(ctx context.Context, req *statemeshv1.ScanRequest) (*scan, error) {
-	rd, err := s.newRead(ctx, req.GetStore(), req.GetOptions(), "scan")
+	rd, err := s.newRead(ctx, req.GetStore(), req.GetOptions(), req.GetFormat())
 	if err != nil {
 		return nil, err
 	}
-	parts, err := rd.partitions(req.GetPartitions())
-	if err != nil {
+	sc := &scan{rd: rd, limit: req.GetLimit()}
+	if err := sc.selects(req); err != nil {
 		return nil, err
 	}
-	sc := &scan{rd: rd, parts: parts, from: req.GetFrom(), to: req.GetTo(), prefix: req.GetPrefix(), limit: req.GetLimit()}
 	switch o := req.GetOrder(); o {
 	case statemeshv1.Order_ORDER_UNSPECIFIED, statemeshv1.Order_ORDER_ASCENDING:
 	case statemeshv1.Order_ORDER_DESCENDING:
@@ -44,21 +47,14 @@ func (s *Server) newScan(ctx context.Context, req *statemeshv1.ScanRequest) (*sc
 	if req.Limit != nil && sc.limit <= 0 {
 		return nil, &store.InvalidRequestError{Field: "limit", Reason: "want at least 1"}
 	}
-	if sc.prefix != nil && (sc.from != nil || sc.to != nil) {
-		return nil, &store.InvalidRequestError{Field: "prefix", Reason: "not together with from or to"}
+	if err := s.bounds(sc, req); err != nil {
+		return nil, err
 	}
-	for _, b := range [][]byte{sc.from, sc.to, sc.prefix} {
-		if len(b) > s.cfg.MaxKeyBytes {
-			return nil, &store.TooLargeError{
-				Store: rd.store, What: "key", Size: int64(len(b)), Limit: int64(s.cfg.MaxKeyBytes), Setting: "server.max.key.bytes",
-			}
-		}
-	}
-	if len(sc.prefix) == 0 {
-		sc.prefix = nil // every key starts with nothing
+	if sc.parts, err = s.scanPartitions(sc, req.GetPartitions()); err != nil {
+		return nil, err
 	}
 	if token := req.GetResumeToken(); len(token) > 0 {
-		after, err := parseToken(token, sc.fingerprint(parts), rd.info.Partitions)
+		after, err := parseToken(token, sc.fingerprint(sc.parts), rd.info.Partitions)
 		if err != nil {
 			return nil, err
 		}
@@ -72,23 +68,6 @@ func (sc *scan) order() rowOrder {
 		return descending
 	}
 	return ascending
-}
-
-// request is the part of the scan that another instance is asked for.
-func (sc *scan) request(options *statemeshv1.ReadOptions, parts []store.Partition) *statemeshv1.ScanRequest {
-	req := &statemeshv1.ScanRequest{
-		Store: string(sc.rd.store), Partitions: fromPartitions(parts), From: sc.from, To: sc.to, Prefix: sc.prefix, Options: options,
-	}
-	if sc.reverse {
-		req.Order = statemeshv1.Order_ORDER_DESCENDING
-	}
-	if sc.limit > 0 {
-		req.Limit = &sc.limit
-	}
-	if sc.after != nil {
-		req.ResumeToken = sc.after.token(sc.fingerprint(parts))
-	}
-	return req
 }
 
 // Scan streams rows in order.
@@ -150,14 +129,31 @@ type sender struct {
 
 	rows  []*statemeshv1.Row
 	bytes int
+	last  resumePoint // of the last of rows
 	// What was sent so far. token continues behind the last row sent.
 	begun                bool
 	sentRows, totalBytes int64
 	token                []byte
 }
 
-// rowOverhead is what tags, lengths, timestamp and partition of a row add to a message, at most.
-const rowOverhead = 40
+// What a row adds to a message beside key, value and cursor, at most: tags, lengths, timestamp and partition; the times of a
+// window, session or version; what a typed form may be longer than the bytes (an instant as text, by 17 bytes).
+const (
+	rowOverhead   = 40
+	spanOverhead  = 28
+	typedOverhead = 48
+)
+
+func (sc *scan) sizeOf(r *statemeshv1.Row) int {
+	size := len(r.GetKey()) + len(r.GetValue().GetData()) + rowOverhead
+	if sc.rd.family != keyValues {
+		size += len(r.GetCursor()) + spanOverhead
+	}
+	if sc.rd.typed() {
+		size += typedOverhead
+	}
+	return size
+}
 
 // ctxCheckRows: a scan looks this often whether its caller is still there.
 const ctxCheckRows = 128
@@ -176,12 +172,13 @@ func (snd *sender) run(ctx context.Context) error {
 			_, err := snd.flush(ctx, snd.m.end())
 			return err
 		}
-		size := len(row.GetKey()) + len(row.GetValue().GetData()) + rowOverhead
+		size := snd.sc.sizeOf(row)
 		if len(snd.rows) > 0 && snd.bytes+size > cfg.MaxMessageBytes-wire.MessageSlack {
 			if ended, err := snd.flush(ctx, 0); ended || err != nil {
 				return err
 			}
 		}
+		snd.last = resumePoint{place: placeOf(row), partition: store.Partition(row.GetPartition())}
 		snd.rows = append(snd.rows, row)
 		snd.bytes += size
 		snd.totalBytes += int64(size)
@@ -216,9 +213,15 @@ func (snd *sender) flush(ctx context.Context, end statemeshv1.EndReason) (ended 
 		resp.Answers = answers
 	}
 	if n := len(snd.rows); n > 0 {
-		last := snd.rows[n-1]
-		snd.token = resumePoint{key: last.GetKey(), partition: store.Partition(last.GetPartition())}.token(snd.fingerprint)
+		snd.token = snd.last.token(snd.fingerprint)
 		snd.sentRows += int64(n)
+	}
+	if snd.sc.rd.typed() {
+		for i, r := range snd.rows {
+			if snd.rows[i], err = snd.sc.rd.typeRow(r); err != nil {
+				return true, err
+			}
+		}
 	}
 	resp.ResumeToken = snd.token
 	if end != statemeshv1.EndReason_END_REASON_UNSPECIFIED {

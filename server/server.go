@@ -28,6 +28,7 @@ type Server struct {
 	log    *slog.Logger
 	m      *metrics
 	limits limits
+	lanes  lanes
 	byName map[string]method
 	certs  *certs.Source // nil for plain text
 	opts   []grpc.ServerOption

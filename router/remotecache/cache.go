@@ -2,6 +2,7 @@ package remotecache
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -52,6 +53,21 @@ type Want struct {
 	// Fresh also asks for an answer fetched for this very call: the caller insists on the owner. The answer replaces what
 	// is cached, so that nobody who reads both sees time go backwards.
 	Fresh bool
+	// AtLeast is what the answer must contain: the part of a token that concerns the partition.
+	AtLeast store.Token
+	// Patient means that fetch may wait until a replica has AtLeast. Nobody else is made to wait for such a call.
+	Patient bool
+}
+
+// meets reports whether an answer contains what is asked for. One of a changelog that was recreated does not say.
+func (w *Want) meets(p store.Partition, a *Answer) bool {
+	if want, ok := w.AtLeast.Cuts[p]; ok {
+		have, ok := a.Token.Cuts[p]
+		if !ok || have.TopicID != want.TopicID || have.Next < want.Next {
+			return false
+		}
+	}
+	return a.Position.Meets(w.AtLeast.Inputs, p)
 }
 
 // Answer is what an instance said about a key.
@@ -59,9 +75,14 @@ type Answer struct {
 	// Value is meaningful when Found.
 	Value store.Value
 	Found bool
+	// Start and End of the window, session or version, as store.Entry has them; 0 in key-value stores.
+	Start, End int64
 	// Sequence and Position of the state that answered.
 	Sequence store.Sequence
 	Position store.Position
+	// Token and Isolation of the state that answered.
+	Token     store.Token
+	Isolation store.Isolation
 	// Age is the proven upper limit of the state's age when the answer was sent; negative: not proven, so not kept.
 	Age time.Duration
 	// Epoch of the metadata by which the answer was given.
@@ -78,6 +99,7 @@ func (a *Answer) clone() Answer {
 		c.Value.Data = append(make([]byte, 0, len(a.Value.Data)), a.Value.Data...)
 	}
 	c.Position = a.Position.Clone()
+	c.Token = a.Token.Clone()
 	return c
 }
 
@@ -149,13 +171,17 @@ func (c *Cache) Get(ctx context.Context, key Key, want Want, fetch func(context.
 		c.m.bypassed.Inc()
 		return c.lead(ctx, key, c.newFlight(), fetch)
 	}
-	e := c.lookup(key, want.MaxStaleness)
+	e := c.lookup(key, &want)
+	if e == nil && want.Patient {
+		c.m.misses.Inc()
+		return c.lead(ctx, key, c.newFlight(), fetch)
+	}
 	patience := want.MaxStaleness
 	for {
 		var f *flight
 		var leads bool
 		if e == nil {
-			e, f, leads = c.join(key, want.MaxStaleness, patience)
+			e, f, leads = c.join(key, &want, patience)
 		}
 		switch {
 		case e != nil:
@@ -173,11 +199,14 @@ func (c *Cache) Get(ctx context.Context, key Key, want Want, fetch func(context.
 		switch {
 		case f.abandoned: // whoever was in front gave up; that says nothing about the answer
 			continue
+		case errors.Is(f.err, store.ErrBehind): // behind what whoever was in front asked for
+			patience = -1
+			continue
 		case f.err != nil:
 			c.m.collapsed.Inc()
 			return Answer{}, f.err
 		}
-		if a, ok := c.share(f, want.MaxStaleness); ok {
+		if a, ok := c.share(key, f, &want); ok {
 			c.m.collapsed.Inc()
 			return a, nil
 		}
@@ -185,8 +214,8 @@ func (c *Cache) Get(ctx context.Context, key Key, want Want, fetch func(context.
 	}
 }
 
-// lookup returns an entry that is fresh and meets the bound, or nil.
-func (c *Cache) lookup(key Key, bound time.Duration) *entry {
+// lookup returns an entry that is fresh and meets what the caller insists on, or nil.
+func (c *Cache) lookup(key Key, want *Want) *entry {
 	e, ok := c.lru.Get(key)
 	if !ok {
 		return nil
@@ -197,7 +226,7 @@ func (c *Cache) lookup(key Key, bound time.Duration) *entry {
 		c.m.expired.Inc()
 		return nil
 	}
-	if now-e.asOf() > bound {
+	if now-e.asOf() > want.MaxStaleness || !want.meets(key.Partition, &e.answer) {
 		return nil // others may accept it
 	}
 	if s := c.table.Load(); s == nil || !c.owns(s, key, e.owner) {
@@ -269,5 +298,6 @@ func entrySize(key Key, a *Answer) int64 {
 	for topic, parts := range a.Position {
 		n += 64 + len(topic) + 32*len(parts)
 	}
+	n += 64 * len(a.Token.Cuts)
 	return int64(n)
 }

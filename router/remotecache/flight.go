@@ -25,10 +25,10 @@ func (c *Cache) newFlight() *flight {
 	return &flight{done: make(chan struct{}), sent: c.now(), from: c.table.Load()}
 }
 
-// join returns an entry that came in meanwhile, the call under way that may still satisfy the bound, or a new call which
+// join returns an entry that came in meanwhile, the call under way that may still satisfy the caller, or a new call which
 // the caller leads. patience is how long ago a call may have been sent to be waited for, negative for none. A call that
 // began under other metadata may be on its way to a former owner: nobody new waits for it.
-func (c *Cache) join(key Key, bound, patience time.Duration) (e *entry, f *flight, leads bool) {
+func (c *Cache) join(key Key, want *Want, patience time.Duration) (e *entry, f *flight, leads bool) {
 	next := c.newFlight()
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -38,7 +38,7 @@ func (c *Cache) join(key Key, bound, patience time.Duration) (e *entry, f *fligh
 	}
 	// A call is taken off the list after its answer was kept: between the caller's look at the cache and this lock a
 	// whole call may have ended.
-	if e = c.lookup(key, bound); e != nil {
+	if e = c.lookup(key, want); e != nil {
 		return e, nil, false
 	}
 	c.flights[key] = next // a newer call is the better one to wait for
@@ -75,13 +75,13 @@ func (c *Cache) leave(key Key, f *flight) int {
 	return f.waiters
 }
 
-// share is the answer of f for one of those who waited, if it meets the bound.
-func (c *Cache) share(f *flight, bound time.Duration) (Answer, bool) {
+// share is the answer of f for one of those who waited, if it meets what that one insists on.
+func (c *Cache) share(key Key, f *flight, want *Want) (Answer, bool) {
 	if f.answer.Age < 0 {
 		return Answer{}, false
 	}
 	age := f.answer.Age + c.now() - f.sent
-	if age > bound {
+	if age > want.MaxStaleness || !want.meets(key.Partition, &f.answer) {
 		return Answer{}, false
 	}
 	a := f.answer.clone()

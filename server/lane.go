@@ -1,0 +1,174 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+
+	"github.com/statemesh/statemesh/proto/wire"
+	"github.com/statemesh/statemesh/store"
+)
+
+// lanes let forwarded lookups of the same kind travel together. The first ones go alone and at once; while they are on
+// their way, those that come wait, and go as one batch when a call comes back. So a lone caller waits for nobody, and many
+// share the price of a call: a goroutine at both ends, a frame each way, the flow control.
+//
+// No goroutine is started: a caller in the batch carries it, in its own context. When that ends first, the others try
+// again.
+type lanes struct {
+	mu sync.Mutex
+	m  map[laneKey]*lane
+}
+
+// laneKey is what lookups must have in common to share a call.
+type laneKey struct {
+	endpoint string
+	store    store.Name
+	options  string // the message that the peer gets
+}
+
+// lane is one peer for one kind of lookup. All fields are under lanes.mu.
+type lane struct {
+	calls   int // on their way
+	waiting []*rider
+}
+
+// rider is one lookup in a lane.
+type rider struct {
+	key []byte
+	p   store.Partition
+	// turn hands the rider the batch that it shall carry, itself included. done says that the batch it was in is over.
+	turn chan []*rider
+	done chan struct{}
+
+	// Set before done is closed.
+	value  store.Value
+	found  bool
+	answer wire.Answer
+	err    error
+}
+
+const (
+	// laneCalls are on their way to one peer before others wait. Two keep it busy while an answer is read.
+	laneCalls = 2
+	// laneKeys and laneBytes bound a batch, so that request and answer stay far below every limit of a message.
+	laneKeys  = 256
+	laneBytes = 256 << 10
+)
+
+// errRide says that a batch failed for a reason that need not be the rider's: it should ask alone.
+var errRide = errors.New("server: the batch failed")
+
+// ride sends r on lane key with others. send carries a batch, of which it sets value, found and answer; its error
+// concerns all.
+func (l *lanes) ride(ctx context.Context, key laneKey, r *rider, send func(context.Context, []*rider) error) error {
+	batch := l.enter(key, r)
+	if batch == nil {
+		select {
+		case batch = <-r.turn:
+		case <-r.done:
+			return r.err
+		case <-ctx.Done():
+			if batch = l.leave(key, r); batch == nil {
+				return context.Cause(ctx)
+			}
+		}
+	}
+	// Whoever gave up has no use for the answer, but the others have a use for whoever carries the batch: pass it on.
+	if ctx.Err() != nil {
+		l.pass(key, r, batch)
+		return context.Cause(ctx)
+	}
+	err := send(ctx, batch)
+	l.exit(key)
+	for _, o := range batch {
+		if o == r {
+			continue
+		}
+		if o.err = err; err != nil && !concernsPeer(ctx, err) {
+			o.err = errRide
+		}
+		close(o.done)
+	}
+	return err
+}
+
+// concernsPeer reports whether every lookup at the peer would fail with err now.
+func concernsPeer(ctx context.Context, err error) bool {
+	if ctx.Err() != nil {
+		return false // the carrier's own time was up
+	}
+	return errors.Is(err, wire.ErrUnreachable) || errors.Is(err, store.ErrShuttingDown) || errors.Is(err, store.ErrOverloaded)
+}
+
+// enter returns the batch that r carries at once, or nil when it waits.
+func (l *lanes) enter(key laneKey, r *rider) []*rider {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	la := l.m[key]
+	if la == nil {
+		la = &lane{}
+		if l.m == nil {
+			l.m = make(map[laneKey]*lane)
+		}
+		l.m[key] = la
+	}
+	if la.calls < laneCalls {
+		la.calls++
+		return []*rider{r}
+	}
+	r.turn, r.done = make(chan []*rider, 1), make(chan struct{})
+	la.waiting = append(la.waiting, r)
+	return nil
+}
+
+// exit ends a call: the first of those who wait carries the next one.
+func (l *lanes) exit(key laneKey) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	la := l.m[key]
+	n := 0
+	for bytes := 0; n < len(la.waiting) && n < laneKeys; n++ {
+		if bytes += len(la.waiting[n].key); n > 0 && bytes > laneBytes {
+			break
+		}
+	}
+	if n == 0 {
+		if la.calls--; la.calls == 0 {
+			delete(l.m, key)
+		}
+		return
+	}
+	batch := slices.Clone(la.waiting[:n])
+	la.waiting = slices.Delete(la.waiting, 0, n)
+	batch[0].turn <- batch
+}
+
+// leave takes a waiting rider out of the lane. When it was given a batch in the meantime, it returns that.
+func (l *lanes) leave(key laneKey, r *rider) []*rider {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if la := l.m[key]; la != nil {
+		if i := slices.Index(la.waiting, r); i >= 0 {
+			la.waiting = slices.Delete(la.waiting, i, i+1)
+			return nil
+		}
+	}
+	select {
+	case batch := <-r.turn:
+		return batch
+	default:
+		return nil // in somebody's batch, which goes on without it
+	}
+}
+
+// pass puts a batch back whose carrier gave up, in front, and gives it to the next.
+func (l *lanes) pass(key laneKey, r *rider, batch []*rider) {
+	l.mu.Lock()
+	la := l.m[key]
+	rest := slices.DeleteFunc(slices.Clone(batch), func(o *rider) bool { return o == r })
+	la.waiting = slices.Insert(la.waiting, 0, rest...)
+	l.mu.Unlock()
+	l.exit(key)
+}
