@@ -24,6 +24,9 @@ type Checkpoint struct {
 	Position Position
 	// StreamTime is the greatest record timestamp seen, in Unix milliseconds; -1 when none was.
 	StreamTime int64
+	// StoreTimes holds, per window, session or versioned store, its own stream time: the greatest window start, session end
+	// or timestamp that was put into it. A store that has seen nothing is absent. The state keeps it, not its caller.
+	StoreTimes map[Name]int64
 	// WallTime is this machine's clock when the commit was acknowledged, Unix milliseconds; 0 when unknown. A restore
 	// compares it with the changelog's delete.retention.ms: an older copy may hold keys whose deletion the log no longer
 	// shows. Nothing else depends on it.
@@ -37,6 +40,7 @@ func (c Checkpoint) Clone() Checkpoint {
 	c.Changelogs = maps.Clone(c.Changelogs)
 	c.Inputs = maps.Clone(c.Inputs)
 	c.Position = c.Position.Clone()
+	c.StoreTimes = maps.Clone(c.StoreTimes)
 	return c
 }
 

@@ -25,21 +25,33 @@ func spanOf(s store.Scan) (span, error) {
 	if s.To != nil {
 		sp.hi = next(s.To)
 	}
-	switch {
-	case s.After == nil:
-	case s.Reverse:
-		if sp.hi == nil || bytes.Compare(s.After, sp.hi) < 0 {
-			sp.hi = s.After
-		}
-	default:
-		if bytes.Compare(s.After, sp.lo) >= 0 {
-			sp.lo = next(s.After)
-		}
-	}
 	// The caller may go on to use its slices; the scan is read later.
 	sp.lo, sp.hi = bytes.Clone(sp.lo), bytes.Clone(sp.hi)
+	return sp.behind(s.After), nil
+}
+
+// behind cuts sp to what lies behind a cursor.
+func (sp span) behind(after []byte) span {
+	switch {
+	case after == nil:
+	case sp.reverse:
+		if sp.hi == nil || bytes.Compare(after, sp.hi) < 0 {
+			sp.hi = bytes.Clone(after)
+		}
+	case bytes.Compare(after, sp.lo) >= 0:
+		sp.lo = next(after)
+	}
 	sp.empty = sp.hi != nil && bytes.Compare(sp.lo, sp.hi) >= 0
-	return sp, nil
+	return sp
+}
+
+// rowSpan is the span of rows from lo to hi, both inclusive and not used elsewhere, nil open, behind the cursor after.
+func rowSpan(lo, hi, after []byte, reverse bool) span {
+	sp := span{lo: lo, reverse: reverse}
+	if hi != nil {
+		sp.hi = append(hi, 0)
+	}
+	return sp.behind(after)
 }
 
 // next is the smallest key above key.

@@ -323,8 +323,7 @@ func (c *cached) tell(i uint32, reason flushReason) error {
 	if f.Old.Data != nil {
 		f.Old.Data = buf[key+data:]
 	}
-	f.Key = buf[:key:key]
-	if c.listener != nil {
+	if f.Key, f.Start, f.End, err = c.part.split(buf[:key:key]); err == nil && c.listener != nil {
 		err = c.listener(f)
 	}
 	c.scratch = buf
@@ -348,7 +347,7 @@ func (p *part) committed(e *entry) (store.Value, error) {
 	if ver := e.at(p.task.marks.published); ver != nil {
 		return p.shared(ver), nil
 	}
-	v, err := p.task.base.get(p.number, 1, e.key, e.hash)
+	v, err := p.task.base.get(p.number, 1, e.segment, e.key, e.hash)
 	if errors.Is(err, store.ErrNotFound) {
 		return store.Value{}, nil
 	}
@@ -364,7 +363,7 @@ func (p *part) shared(v *version) store.Value {
 	if val.Data == nil {
 		val.Data = []byte{}
 	}
-	if p.spec.Kind == store.KindTimestampedKeyValue {
+	if timestamped(p.spec.Kind) {
 		val.Timestamp = v.timestamp
 	}
 	return val

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/statemesh/statemesh/store"
+	"github.com/statemesh/statemesh/store/engine"
 )
 
 // noTimestamp is what a plain key-value store returns.
@@ -16,9 +17,14 @@ const noTimestamp = -1
 // timestampBytes is the length of the timestamp before the value in a timestamped store.
 const timestampBytes = 8
 
+// timestamped reports whether the values of a kind are kept with their timestamps.
+func timestamped(kind store.Kind) bool {
+	return kind == store.KindTimestampedKeyValue || kind == store.KindTimestampedWindow
+}
+
 // appendStored appends the bytes that the engine keeps for a value of a store of this kind.
 func appendStored(dst []byte, kind store.Kind, data []byte, timestamp int64) []byte {
-	if kind == store.KindTimestampedKeyValue {
+	if timestamped(kind) {
 		dst = binary.BigEndian.AppendUint64(dst, uint64(timestamp))
 	}
 	return append(dst, data...)
@@ -26,7 +32,7 @@ func appendStored(dst []byte, kind store.Kind, data []byte, timestamp int64) []b
 
 // stored splits what the engine kept. The result shares b.
 func stored(kind store.Kind, b []byte) (store.Value, error) {
-	if kind != store.KindTimestampedKeyValue {
+	if !timestamped(kind) {
 		return store.Value{Data: b, Timestamp: noTimestamp}, nil
 	}
 	if len(b) < timestampBytes {
@@ -39,11 +45,24 @@ func stored(kind store.Kind, b []byte) (store.Value, error) {
 type record struct {
 	Sequence   store.Sequence             `json:"sequence"`
 	Changelogs map[store.Name]logPosition `json:"changelogs,omitempty"`
+	// Stores says what the record is about: what it says of a store is true of the store with this id only.
+	Stores     map[store.Name]storeRecord `json:"stores,omitempty"`
 	Inputs     []inputOffset              `json:"inputs,omitempty"`
 	Position   store.Position             `json:"position,omitempty"`
 	StreamTime int64                      `json:"stream_time"`
 	WallTime   int64                      `json:"wall_time,omitempty"`
 	Restoring  bool                       `json:"restoring,omitempty"`
+}
+
+// storeRecord is what is kept of a store beside its rows.
+type storeRecord struct {
+	ID engine.StoreID `json:"id"`
+	// Retention and Segment, in milliseconds, are those that decided where the rows lie and which are gone.
+	Retention int64 `json:"retention,omitempty"`
+	Segment   int64 `json:"segment,omitempty"`
+	// Time is the store's own time, absent when it has seen nothing. Seq is the number of its last row.
+	Time *int64 `json:"time,omitempty"`
+	Seq  int32  `json:"seq,omitempty"`
 }
 
 type logPosition struct {
@@ -58,18 +77,26 @@ type inputOffset struct {
 	Next      store.Offset    `json:"next"`
 }
 
-// encodeRecord writes cp for one engine: only the positions of the stores that keep says are its own, so that nothing an
-// engine does not hold is ever called durable.
-func encodeRecord(cp store.Checkpoint, keep func(store.Name) bool) ([]byte, error) {
-	r := record{Sequence: cp.Sequence, Position: cp.Position, StreamTime: cp.StreamTime, WallTime: cp.WallTime, Restoring: cp.Restoring}
-	for name, pos := range cp.Changelogs {
-		if !keep(name) {
-			continue
+// encodeRecord writes cp for one engine: only what concerns the stores it holds, so that nothing an engine does not hold
+// is ever called durable.
+func encodeRecord(cp store.Checkpoint, held []storeView) ([]byte, error) {
+	r := record{
+		Sequence: cp.Sequence, Position: cp.Position, StreamTime: cp.StreamTime, WallTime: cp.WallTime, Restoring: cp.Restoring,
+		Changelogs: make(map[store.Name]logPosition), Stores: make(map[store.Name]storeRecord, len(held)),
+	}
+	for _, sv := range held {
+		name := sv.spec.Name
+		if pos, ok := cp.Changelogs[name]; ok && !sv.spec.NoChangelog {
+			r.Changelogs[name] = logPosition(pos)
 		}
-		if r.Changelogs == nil {
-			r.Changelogs = make(map[store.Name]logPosition)
+		s := storeRecord{ID: sv.id, Seq: sv.now.seq}
+		if sv.segments != nil {
+			s.Retention, s.Segment = sv.segments.retention, sv.segments.interval
 		}
-		r.Changelogs[name] = logPosition(pos)
+		if sv.now.time != noTime {
+			s.Time = &sv.now.time
+		}
+		r.Stores[name] = s
 	}
 	for tp, next := range cp.Inputs {
 		r.Inputs = append(r.Inputs, inputOffset{tp.Topic, tp.Partition, next})
@@ -81,21 +108,52 @@ func encodeRecord(cp store.Checkpoint, keep func(store.Name) bool) ([]byte, erro
 }
 
 // decodeRecord reads what encodeRecord wrote.
-func decodeRecord(b []byte) (store.Checkpoint, error) {
+func decodeRecord(b []byte) (record, error) {
 	var r record
 	if err := json.Unmarshal(b, &r); err != nil {
-		return store.Checkpoint{}, fmt.Errorf("record of a move: %w: %w", store.ErrCorrupt, err)
+		return record{}, fmt.Errorf("record of a move: %w: %w", store.ErrCorrupt, err)
 	}
+	return r, nil
+}
+
+// checkpoint is what the record says, with the changelog positions of the stores that keep names.
+func (r record) checkpoint(keep func(store.Name) bool) store.Checkpoint {
 	cp := store.Checkpoint{
 		Sequence: r.Sequence, Position: r.Position.Clone(), StreamTime: r.StreamTime, WallTime: r.WallTime, Restoring: r.Restoring,
 		Changelogs: make(map[store.Name]store.LogPosition, len(r.Changelogs)),
 		Inputs:     make(map[store.TopicPartition]store.Offset, len(r.Inputs)),
 	}
 	for name, pos := range r.Changelogs {
-		cp.Changelogs[name] = store.LogPosition(pos)
+		if keep(name) {
+			cp.Changelogs[name] = store.LogPosition(pos)
+		}
+	}
+	for name, s := range r.Stores {
+		if s.Time == nil {
+			continue
+		}
+		if cp.StoreTimes == nil {
+			cp.StoreTimes = make(map[store.Name]int64)
+		}
+		cp.StoreTimes[name] = *s.Time
 	}
 	for _, in := range r.Inputs {
 		cp.Inputs[store.TopicPartition{Topic: in.Topic, Partition: in.Partition}] = in.Next
 	}
-	return cp, nil
+	return cp
+}
+
+// fits reports whether what the record says of a store is true of the one with this id and of use to spec.
+func (r record) fits(spec store.Spec, id engine.StoreID) bool {
+	s, ok := r.Stores[spec.Name]
+	if !ok || s.ID != id {
+		return false
+	}
+	if seg := segmentsOf(spec); seg != nil && (s.Retention != seg.retention || s.Segment != seg.interval) {
+		return false // rows would be looked for where they are not
+	}
+	// Without a position the changelog would be replayed from its start over what is there, and keys whose tombstones are
+	// compacted away would come back to life.
+	_, known := r.Changelogs[spec.Name]
+	return known || spec.NoChangelog
 }

@@ -6,7 +6,6 @@ import (
 	"sync/atomic"
 
 	"github.com/statemesh/statemesh/store"
-	"github.com/statemesh/statemesh/store/engine"
 )
 
 // iterator is what callers hold. All that costs something is in its walk, so that an iterator nobody closed can be found
@@ -41,18 +40,17 @@ var _ store.Iterator = (*iterator)(nil)
 // iterate opens an iterator over the tables of m and the engine under v, which it pins.
 func (s *Stores) iterate(m *merge, v *view, number int, end iteratorEnd) (store.Iterator, error) {
 	w := &walk{m: m, view: v, end: end, stores: s, place: opener()}
+	m.stop = w.stopped
 	v.users.Add(1) // the caller has it pinned
 	s.iterators.Add(1)
 	it := &iterator{w: w}
 	it.cleanup = runtime.AddCleanup(it, func(w *walk) { s.leaked("iterator", w.place); w.close() }, w)
 	if !m.sp.empty {
 		sv := v.stores[number]
-		eit, err := v.bases[sv.engine].snap.Iterate(engine.Range{Store: sv.id, From: m.sp.lo, To: m.sp.hi, Reverse: m.sp.reverse})
-		if err != nil {
+		if err := m.addEngine(v.bases[sv.engine].snap, sv.id); err != nil {
 			it.Close()
 			return nil, sv.wrap(err)
 		}
-		m.addEngine(eit)
 	}
 	return it, nil
 }

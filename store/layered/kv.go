@@ -3,10 +3,13 @@ package layered
 import (
 	"errors"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/statemesh/statemesh/store"
+	"github.com/statemesh/statemesh/store/engine"
 )
 
-// part is one store of a task as its writer sees it.
+// part is one store of a task as its writer sees it; its methods of store.KeyValue are for key-value stores.
 type part struct {
 	*placed
 	task   *Task
@@ -17,6 +20,12 @@ type part struct {
 	active *table
 	// written are the entries with a version in the overlay, each once. Writer only.
 	written []*entry
+	// now is where the store's own time is in the overlay. Writer only.
+	now moment
+	// row is room for the key of a row. Writer only.
+	row []byte
+	// expired counts what came too late.
+	expired prometheus.Counter
 	// cache is the part's share of the record cache. Writer only.
 	cache cached
 }
@@ -39,7 +48,7 @@ func (p *part) Get(key []byte) (store.Value, error) {
 	if err != nil {
 		return store.Value{}, err
 	}
-	v, err := p.get(key)
+	v, err := p.get(0, key)
 	if transient {
 		p.task.end()
 	}
@@ -54,7 +63,7 @@ func (p *part) Put(key []byte, v store.Value) error {
 	if err := p.task.begin(); err != nil {
 		return err
 	}
-	return p.set(key, v.Data, v.Timestamp, fromProcessor)
+	return p.set(0, key, v.Data, v.Timestamp, fromProcessor)
 }
 
 // PutIfAbsent sets key when it has no value.
@@ -103,7 +112,7 @@ func (p *part) Scan(s store.Scan) (store.Iterator, error) {
 	if transient {
 		defer p.task.end()
 	}
-	return p.scan(sp)
+	return p.scan(plainScan(sp))
 }
 
 // ApproximateCount counts the keys; see counter.
@@ -115,20 +124,20 @@ func (p *part) ApproximateCount() (int64, error) {
 	if transient {
 		defer p.task.end()
 	}
-	return p.counts.estimate(0, func() (store.Iterator, error) { return p.scan(span{}) })
+	return p.counts.estimate(0, func() (store.Iterator, error) { return p.scan(plainScan(span{})) })
 }
 
-// get reads as the writer: its overlay, then what is published. The turn is held.
-func (p *part) get(key []byte) (store.Value, error) {
+// get reads a row as the writer: its overlay, then what is published. The turn is held.
+func (p *part) get(segment engine.Segment, key []byte) (store.Value, error) {
 	hash := p.active.hash(key)
-	if e := p.active.find(key, hash); e != nil {
+	if e := p.active.find(segment, key, hash); e != nil {
 		if v := e.head.Load(); v != nil {
 			p.cache.hit(e)
 			return v.value(p.spec.Kind)
 		}
 	}
 	p.cache.miss()
-	return p.task.base.get(p.number, 1, key, hash)
+	return p.task.base.get(p.number, 1, segment, key, hash)
 }
 
 // origin says where a write comes from.
@@ -139,11 +148,11 @@ const (
 	fromChangelog
 )
 
-// set writes to the overlay. The turn is held. The error is that of a flush the write led to; it is written all the same.
-func (p *part) set(key, data []byte, timestamp int64, from origin) error {
+// set writes a row to the overlay. The turn is held. The error is that of a flush the write led to; it is written all the same.
+func (p *part) set(segment engine.Segment, key, data []byte, timestamp int64, from origin) error {
 	t := p.task
 	before := p.active.bytes.Load()
-	e := p.active.enter(key, p.active.hash(key))
+	e := p.active.enter(segment, key, p.active.hash(key))
 	heard := from == fromProcessor && p.cache.on()
 	if heard {
 		p.cache.before(e)
@@ -161,15 +170,36 @@ func (p *part) set(key, data []byte, timestamp int64, from origin) error {
 	return nil
 }
 
+// restore writes a change that came from the changelog.
+func (p *part) restore(c store.Change) error {
+	if err := p.admit(c.Key, c.Value); err != nil {
+		return err
+	}
+	var segment engine.Segment
+	if p.segments != nil {
+		at, seq, err := p.rowTime(c.Key)
+		if err != nil {
+			return p.wrap(err)
+		}
+		p.now.time = max(p.now.time, at)
+		p.now.seq = seq // of the last row that was put: the log has them in that order
+		if at < p.segments.live(p.now.time) {
+			return nil
+		}
+		segment = p.segments.of(at)
+	}
+	return p.set(segment, c.Key, c.Value, c.Timestamp, fromChangelog)
+}
+
 // scan opens an iterator over the overlay and what is published. The turn is held. What is written from now on is newer
 // than the iterator.
-func (p *part) scan(sp span) (store.Iterator, error) {
+func (p *part) scan(sc rowScan) (store.Iterator, error) {
 	t := p.task
 	pin := t.pinScan()
-	m := &merge{kind: p.spec.Kind, sp: sp, tick: pin.tick}
-	m.add(p.active.sortedNow(int(p.active.count.Load())))
+	m := newMerge(p.spec.Kind, sc, pin.tick)
+	m.addNow(p.active, int(p.active.count.Load()))
 	for _, l := range t.base.stores[p.number].layers[1:] {
-		m.add(l.table.sortedNow(l.count))
+		m.addNow(l.table, l.count)
 	}
 	return t.stores.iterate(m, t.base, p.number, iteratorEnd{task: t, pin: pin})
 }

@@ -19,13 +19,19 @@ func (s *Stores) newTask(id store.TaskID, specs []store.Spec) (*Task, error) {
 		if spec.Name == "" {
 			return nil, fmt.Errorf("task %s: a store without a name", id)
 		}
-		if spec.Kind != store.KindKeyValue && spec.Kind != store.KindTimestampedKeyValue {
+		if err := spec.Validate(); err != nil {
+			return nil, fmt.Errorf("task %s: store %s: %w", id, spec.Name, err)
+		}
+		if spec.Kind == store.KindVersioned {
 			return nil, &store.WrongKindError{Store: spec.Name, Kind: spec.Kind, Query: "anything: this version does not have the kind"}
 		}
 		if _, ok := t.byName[spec.Name]; ok {
 			return nil, fmt.Errorf("task %s: store %s is declared twice", id, spec.Name)
 		}
 		p := &part{placed: &placed{spec: spec}, task: t, number: len(t.parts)}
+		if segmentsOf(spec) != nil {
+			p.expired = s.metrics.expired.WithLabelValues(string(spec.Name))
+		}
 		t.byName[spec.Name] = p
 		t.parts = append(t.parts, p)
 	}
@@ -41,7 +47,7 @@ func (t *Task) load(ctx context.Context) error {
 			return err
 		}
 	}
-	first, err := t.found()
+	first, seqs, err := t.found()
 	if err != nil {
 		return err
 	}
@@ -55,8 +61,12 @@ func (t *Task) load(ctx context.Context) error {
 	}
 	v.retain()
 	for _, p := range t.parts {
-		p.active, p.written = newTable(t.stores.seed), nil
-		v.stores = append(v.stores, storeView{placed: p.placed, layers: []layer{{table: p.active}}})
+		p.active, p.written = p.newTable(), nil
+		p.now = moment{time: noTime, seq: seqs[p.spec.Name]}
+		if at, ok := first.StoreTimes[p.spec.Name]; ok {
+			p.now.time = at
+		}
+		v.stores = append(v.stores, storeView{placed: p.placed, layers: []layer{{table: p.active}}, now: p.now})
 	}
 	t.pub.Lock()
 	defer t.pub.Unlock()
@@ -66,7 +76,15 @@ func (t *Task) load(ctx context.Context) error {
 	t.marks = marks{current: v.tick + 1, published: v.tick, oldest: t.oldest()}
 	t.moved = v.tick
 	t.uncommitted = 0
-	return nil
+	return t.expire(v)
+}
+
+// newTable is an empty table for the store.
+func (p *part) newTable() *table {
+	if p.segments != nil {
+		return newOrderedTable(p.task.stores.seed)
+	}
+	return newTable(p.task.stores.seed)
 }
 
 // medium is where a store is kept.
@@ -102,20 +120,16 @@ func (t *Task) openSpace(ctx context.Context, on medium) error {
 			had = sp
 		}
 	}
-	positions := make(map[store.Name]store.LogPosition)
+	var rec record
 	if had.Record != nil {
-		cp, err := decodeRecord(had.Record)
-		if err != nil {
+		var err error
+		if rec, err = decodeRecord(had.Record); err != nil {
 			return err
 		}
-		positions = cp.Changelogs
 	}
 	declared := make([]engine.Declared, 0, len(mine))
 	for _, p := range mine {
-		_, known := positions[p.spec.Name]
-		// Without a position the changelog would be replayed from its start over what is there, and keys whose
-		// tombstones are compacted away would come back to life.
-		fresh := had.Record != nil && !known && !p.spec.NoChangelog
+		fresh := had.Record != nil && !rec.fits(p.spec, had.Stores[p.spec.Name].ID)
 		declared = append(declared, engine.Declared{Name: p.spec.Name, Kind: p.spec.Kind, Fresh: fresh})
 	}
 	sp, err := eng.Open(ctx, t.id, declared)
@@ -123,7 +137,9 @@ func (t *Task) openSpace(ctx context.Context, on medium) error {
 		return err
 	}
 	for _, p := range mine {
-		p.placed = &placed{spec: p.spec, engine: len(t.engines), id: sp.Stores[p.spec.Name].ID}
+		p.placed = &placed{
+			spec: p.spec, engine: len(t.engines), id: sp.Stores[p.spec.Name].ID, segments: segmentsOf(p.spec),
+		}
 		if p.limits, err = t.stores.limitsOf(p.spec, limits); err != nil {
 			return err
 		}
@@ -133,24 +149,31 @@ func (t *Task) openSpace(ctx context.Context, on medium) error {
 	return nil
 }
 
-// found is the checkpoint of what the engines hold.
-func (t *Task) found() (store.Checkpoint, error) {
-	var cp store.Checkpoint
+// found is the checkpoint of what the engines hold, with the numbers of the last rows of stores with duplicates.
+func (t *Task) found() (cp store.Checkpoint, seqs map[store.Name]int32, err error) {
 	n := 0
+	seqs = make(map[store.Name]int32)
 	for i, use := range t.engines {
 		for _, sp := range use.Spaces() {
 			if sp.ID != use.space || sp.Record == nil {
 				continue
 			}
-			own, err := decodeRecord(sp.Record)
+			rec, err := decodeRecord(sp.Record)
 			if err != nil {
-				return cp, err
+				return cp, nil, err
 			}
-			for name := range own.Changelogs {
-				if p, ok := t.byName[name]; !ok || p.engine != i || p.spec.NoChangelog {
-					delete(own.Changelogs, name)
+			for name, s := range rec.Stores {
+				p, ok := t.byName[name]
+				if ok && p.engine == i && p.id == s.ID {
+					seqs[name] = s.Seq
+					continue
 				}
+				delete(rec.Stores, name) // gone, or begun anew since
 			}
+			own := rec.checkpoint(func(name store.Name) bool {
+				_, ok := rec.Stores[name]
+				return ok && !t.byName[name].spec.NoChangelog
+			})
 			if n++; n == 1 {
 				cp = own
 			} else {
@@ -166,7 +189,7 @@ func (t *Task) found() (store.Checkpoint, error) {
 			cp.Restoring = true
 		}
 	}
-	return cp, nil
+	return cp, seqs, nil
 }
 
 // home is the engine of a task's stores on a medium: where its copy is, or else where the fewest are.

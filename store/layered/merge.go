@@ -7,146 +7,228 @@ import (
 	"github.com/statemesh/statemesh/store/engine"
 )
 
-// merge reads several layers in one order; of the layers that say something about a key the newest counts.
+// merge reads several layers in one order; of the layers that say something about a row the newest counts.
 type merge struct {
+	rowScan
 	kind   store.Kind
-	sp     span
 	tick   uint64
+	stop   func() error  // asked now and then while rows are passed over
 	tables []tableCursor // newest first
-	engine engineCursor
+	engine engineRows
 	err    error
+	passed int
 }
 
-// tableCursor walks the sorted entries of a table that have a version at the merge's tick.
+// newMerge begins a merge without layers.
+func newMerge(kind store.Kind, sc rowScan, tick uint64) *merge {
+	return &merge{kind: kind, rowScan: sc, tick: tick, stop: func() error { return nil }}
+}
+
+// tableCursor walks the entries of a table that have a version at the merge's tick, in the order of their rows.
 type tableCursor struct {
-	rest []*entry // not yet walked, in key order
-	key  []byte   // nil at the end
-	ver  *version
+	rest  []*entry // not yet walked; used where the table has no order
+	order *order
+	at    *node // not yet walked, with order
+
+	key     []byte // nil at the end
+	segment engine.Segment
+	ver     *version
 }
 
-// engineCursor walks an engine.
-type engineCursor struct {
-	it  engine.Iterator // nil when the merge reads no engine
-	key []byte          // nil at the end
-}
-
-// row is what the newest layer says about a key. Its slices are valid until the next step.
+// row is what the newest layer says about a row. Its slices are valid until the next step.
 type row struct {
-	key []byte
-	ver *version // nil: the value is the engine's
+	key     []byte
+	segment engine.Segment
+	ver     *version // nil: the value is the engine's
 }
 
-// add adds the next older table.
-func (m *merge) add(entries []*entry) {
+// add adds the next older table, of which the first n entries count.
+func (m *merge) add(t *table, n int) {
+	if t.order != nil {
+		m.addOrder(t.order)
+	} else if !m.sp.empty {
+		m.addSorted(t.sorted(n))
+	}
+}
+
+// addNow is add for the writer.
+func (m *merge) addNow(t *table, n int) {
+	if t.order != nil {
+		m.addOrder(t.order)
+	} else if !m.sp.empty {
+		m.addSorted(t.sortedNow(n))
+	}
+}
+
+func (m *merge) addSorted(entries []*entry) {
+	m.start(tableCursor{rest: within(entries, m.sp.lo, m.sp.hi)})
+}
+
+func (m *merge) addOrder(o *order) {
 	if m.sp.empty {
 		return
 	}
-	m.tables = append(m.tables, tableCursor{rest: within(entries, m.sp.lo, m.sp.hi)})
+	c := tableCursor{order: o}
+	switch {
+	case !m.sp.reverse:
+		c.at = o.from(m.sp.lo)
+	case m.sp.hi == nil:
+		c.at = o.last()
+	default:
+		c.at = o.before(m.sp.hi, 0)
+	}
+	m.start(c)
+}
+
+func (m *merge) start(c tableCursor) {
+	m.tables = append(m.tables, c)
 	m.step(&m.tables[len(m.tables)-1])
 }
 
-// addEngine adds the lowest layer. The merge closes it.
-func (m *merge) addEngine(it engine.Iterator) {
-	m.engine.it = it
-	m.engine.step()
+// addEngine adds the lowest layer. The merge closes it, also when there is an error.
+func (m *merge) addEngine(snap engine.Snapshot, id engine.StoreID) error {
+	m.engine = engineRows{merge: m, snap: snap, id: id}
+	return m.engine.open()
 }
 
 // next returns the next row, deletes included; false at the end and after an error.
 func (m *merge) next() (row, bool) {
-	key := m.engine.key
-	best := -1
-	for i := range m.tables {
-		k := m.tables[i].key
-		if k == nil {
-			continue
-		}
-		if key == nil || m.before(k, key) {
-			key, best = k, i
-		} else if best < 0 && bytes.Equal(k, key) {
-			best = i // a table is newer than the engine
-		}
-	}
-	if m.engine.it != nil {
-		if err := m.engine.it.Err(); err != nil {
-			// The engine's end is not known, so neither is the next key.
-			m.err = err
-			return row{}, false
-		}
-	}
-	if key == nil {
+	if m.err != nil {
 		return row{}, false
 	}
-	if best < 0 {
-		return row{key: key}, true
+	r := row{key: m.engine.key, segment: m.engine.segment}
+	for i := range m.tables {
+		c := &m.tables[i]
+		if c.key == nil {
+			continue
+		}
+		// A table is newer than the engine, and than the tables after it.
+		if order := m.compare(c.key, c.segment, r.key, r.segment); r.key == nil || order < 0 || order == 0 && r.ver == nil {
+			r = row{key: c.key, segment: c.segment, ver: c.ver}
+		}
 	}
-	return row{key: key, ver: m.tables[best].ver}, true
+	return r, r.key != nil
 }
 
 // pass moves every layer beyond the row that next returned.
 func (m *merge) pass(r row) {
 	for i := range m.tables {
-		if c := &m.tables[i]; c.key != nil && bytes.Equal(c.key, r.key) {
+		if c := &m.tables[i]; c.key != nil && c.segment == r.segment && bytes.Equal(c.key, r.key) {
 			m.step(c)
 		}
 	}
 	// Last, for r.key may be the engine's own.
-	if m.engine.key != nil && bytes.Equal(m.engine.key, r.key) {
+	if m.engine.key != nil && m.engine.segment == r.segment && bytes.Equal(m.engine.key, r.key) {
 		m.engine.step()
 	}
 }
 
-func (m *merge) before(a, b []byte) bool {
+// compare compares rows in the direction of the scan.
+func (m *merge) compare(key []byte, segment engine.Segment, other []byte, otherSegment engine.Segment) int {
+	c := compareRows(key, segment, other, otherSegment)
 	if m.sp.reverse {
-		return bytes.Compare(a, b) > 0
+		return -c
 	}
-	return bytes.Compare(a, b) < 0
+	return c
 }
 
 // entry copies a row for the caller; false when the row is a delete.
 func (m *merge) entry(r row) (store.Entry, bool, error) {
+	var e store.Entry
 	if r.ver != nil {
 		v, err := r.ver.value(m.kind)
 		if err != nil {
 			return store.Entry{}, false, nil //nolint:nilerr // the only error is that the version is a delete
 		}
-		return store.Entry{Key: bytes.Clone(r.key), Value: v}, true, nil
+		e = store.Entry{Key: bytes.Clone(r.key), Value: v}
+	} else {
+		raw := m.engine.value()
+		b := make([]byte, len(r.key)+len(raw))
+		copy(b, r.key)
+		copy(b[len(r.key):], raw)
+		v, err := stored(m.kind, b[len(r.key):])
+		if err != nil {
+			return store.Entry{}, false, err
+		}
+		e = store.Entry{Key: b[:len(r.key):len(r.key)], Value: v}
 	}
-	raw := m.engine.it.Value()
-	b := make([]byte, len(r.key)+len(raw))
-	copy(b, r.key)
-	copy(b[len(r.key):], raw)
-	v, err := stored(m.kind, b[len(r.key):])
-	return store.Entry{Key: b[:len(r.key):len(r.key)], Value: v}, true, err
+	e.Cursor = e.Key
+	if m.shape == nil {
+		return e, true, nil
+	}
+	return e, true, m.shape.split(&e)
 }
 
 func (m *merge) close() {
-	if m.engine.it != nil {
-		m.engine.it.Close()
-	}
-	m.tables, m.engine.key = nil, nil
+	m.engine.close()
+	m.tables = nil
 }
 
-// step moves a table's cursor to the next entry that has a version.
+// step moves a table's cursor to the next entry that has a version and that the scan selects.
 func (m *merge) step(c *tableCursor) {
-	for len(c.rest) > 0 {
-		var e *entry
-		if m.sp.reverse {
-			e, c.rest = c.rest[len(c.rest)-1], c.rest[:len(c.rest)-1]
-		} else {
-			e, c.rest = c.rest[0], c.rest[1:]
+	for m.err == nil {
+		e := c.pull(m)
+		if e == nil {
+			break
 		}
-		if v := e.at(m.tick); v != nil {
-			c.key, c.ver = e.key, v
+		if v := e.at(m.tick); v != nil && m.selects(e.key) {
+			c.key, c.segment, c.ver = e.key, e.segment, v
 			return
 		}
 	}
 	c.key, c.ver = nil, nil
 }
 
-func (c *engineCursor) step() {
-	if c.it.Next() {
-		c.key = c.it.Key()
-	} else {
-		c.key = nil
+// pull takes the next entry, whatever it holds; nil at the end of the range.
+func (c *tableCursor) pull(m *merge) *entry {
+	if c.order == nil {
+		n := len(c.rest)
+		switch {
+		case n == 0:
+			return nil
+		case m.sp.reverse:
+			e := c.rest[n-1]
+			c.rest = c.rest[:n-1]
+			return e
+		default:
+			e := c.rest[0]
+			c.rest = c.rest[1:]
+			return e
+		}
 	}
+	n := c.at
+	switch {
+	case n == nil:
+		return nil
+	case m.sp.reverse:
+		if m.sp.lo != nil && bytes.Compare(n.key, m.sp.lo) < 0 {
+			return nil
+		}
+		c.at = c.order.before(n.key, n.segment)
+	default:
+		if m.sp.hi != nil && bytes.Compare(n.key, m.sp.hi) >= 0 {
+			return nil
+		}
+		c.at = n.next[0].Load()
+	}
+	return n.entry
+}
+
+// selects reports whether the scan wants a row. Bounds let rows in that it does not want, so it may be long between two
+// that it does.
+func (m *merge) selects(key []byte) bool {
+	if m.shape == nil {
+		return true
+	}
+	const between = 1024
+	if m.passed++; m.passed%between == 0 {
+		if m.err = m.stop(); m.err != nil {
+			return false
+		}
+	}
+	ok, err := m.shape.selects(key)
+	if err != nil {
+		m.err = err
+	}
+	return ok
 }

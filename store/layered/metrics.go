@@ -21,6 +21,8 @@ type metrics struct {
 	// compactions counts passes over whole databases.
 	compactions prometheus.Counter
 	quarantine  prometheus.Counter
+	// expired counts writes that came too late.
+	expired *prometheus.CounterVec
 }
 
 func newMetrics(reg prometheus.Registerer, s *Stores) (*metrics, error) {
@@ -45,6 +47,9 @@ func newMetrics(reg prometheus.Registerer, s *Stores) (*metrics, error) {
 		quarantine: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "statemesh_store_quarantined_directories_total", Help: "Corrupt database directories that were moved aside.",
 		}),
+		expired: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "statemesh_store_expired_records_total", Help: "Writes dropped because their time had expired, by store.",
+		}, []string{"store"}),
 	}
 	gauge := func(name, help string, value func() int64) {
 		m.all = append(m.all, prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help},
@@ -54,7 +59,7 @@ func newMetrics(reg prometheus.Registerer, s *Stores) (*metrics, error) {
 	gauge("statemesh_store_open_snapshots", "Snapshots that are open.", s.snapshots.Load)
 	gauge("statemesh_store_open_tasks", "Copies of tasks that are open.", s.open.Load)
 	gauge("statemesh_store_recent_bytes", "Memory of commits that the engines may not have yet.", s.recentBytes)
-	m.all = append(m.all, m.moves, m.moveBytes, m.moveTime, m.undone, m.compactions, m.quarantine,
+	m.all = append(m.all, m.moves, m.moveBytes, m.moveTime, m.undone, m.compactions, m.quarantine, m.expired,
 		prometheus.NewCounterFunc(prometheus.CounterOpts{
 			Name: "statemesh_store_leaks_total", Help: "Iterators found open by the garbage collector: a fault in the program.",
 		}, func() float64 { return float64(m.leaks.Load()) }))

@@ -5,11 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"maps"
 	"slices"
 	"sync"
 	"time"
 
-	"github.com/statemesh/statemesh/store"
 	"github.com/statemesh/statemesh/store/engine"
 )
 
@@ -153,6 +153,9 @@ func (s *Stores) move(ctx context.Context, tasks []*Task) error {
 		if err == nil {
 			err = tr.task.land(tr)
 		}
+		if err == nil {
+			err = tr.task.expire(tr.view)
+		}
 		if err != nil {
 			tr.task.postpone(s.cfg.MoveInterval)
 			errs = append(errs, fmt.Errorf("task %s: move: %w", tr.task.id, err))
@@ -169,10 +172,7 @@ func collect(e engine.Engine, transfers []*transfer) (moves []engine.Move, who [
 				continue
 			}
 			who = append(who, tr)
-			record, rerr := encodeRecord(tr.view.cp, func(name store.Name) bool {
-				p, ok := tr.task.byName[name]
-				return ok && p.engine == i && !p.spec.NoChangelog
-			})
+			record, rerr := encodeRecord(tr.view.cp, tr.stores(i))
 			if rerr != nil {
 				return nil, who, rerr
 			}
@@ -182,30 +182,63 @@ func collect(e engine.Engine, transfers []*transfer) (moves []engine.Move, who [
 	return moves, who, nil
 }
 
+// stores are those of one engine of the task, in the order of their ids.
+func (tr *transfer) stores(number int) []storeView {
+	stores := slices.DeleteFunc(slices.Clone(tr.view.stores), func(sv storeView) bool { return sv.engine != number })
+	slices.SortFunc(stores, func(a, b storeView) int { return int(a.id) - int(b.id) })
+	return stores
+}
+
 // writes yields what one engine of the task does not have yet, in the order of the engine's keys.
 func (tr *transfer) writes(number int) iter.Seq[engine.Write] {
 	return func(yield func(engine.Write) bool) {
-		stores := slices.DeleteFunc(slices.Clone(tr.view.stores), func(sv storeView) bool { return sv.engine != number })
-		slices.SortFunc(stores, func(a, b storeView) int { return int(a.id) - int(b.id) })
 		buf := make([]byte, 0, 128) // not nil: an empty value is a value
-		for _, sv := range stores {
-			m := &merge{tick: tr.view.tick}
-			for _, l := range sv.layers {
-				m.add(l.table.sorted(l.count))
-			}
-			for r, ok := m.next(); ok; r, ok = m.next() {
-				if r.ver.tick > tr.task.moved {
-					w := engine.Write{Store: sv.id, Key: r.key}
-					if r.ver.live {
-						buf = appendStored(buf[:0], sv.spec.Kind, r.ver.data, r.ver.timestamp)
-						w.Value = buf
-					}
-					tr.bytes += int64(len(w.Key) + len(w.Value))
-					if !yield(w) {
-						return
-					}
+		for _, sv := range tr.stores(number) {
+			for r := range tr.rows(sv) {
+				w := engine.Write{Store: sv.id, Segment: r.segment, Key: r.key}
+				if r.ver.live {
+					buf = appendStored(buf[:0], sv.spec.Kind, r.ver.data, r.ver.timestamp)
+					w.Value = buf
 				}
-				m.pass(r)
+				tr.bytes += int64(len(w.Key) + len(w.Value))
+				if !yield(w) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// rows yields the rows of a store that its engine does not have yet, by segment and key, without those that are dead.
+func (tr *transfer) rows(sv storeView) iter.Seq[row] {
+	inOrder := func(yield func(row) bool) {
+		m := newMerge(sv.spec.Kind, rowScan{}, tr.view.tick)
+		for _, l := range sv.layers {
+			m.add(l.table, l.count)
+		}
+		for r, ok := m.next(); ok; r, ok = m.next() {
+			if r.ver.tick > tr.task.moved && !yield(r) {
+				return
+			}
+			m.pass(r)
+		}
+	}
+	if sv.segments == nil {
+		return inOrder
+	}
+	return func(yield func(row) bool) {
+		floor := sv.segments.floor(sv.now.time)
+		bySegment := make(map[engine.Segment][]row)
+		for r := range inOrder {
+			if r.segment == 0 || r.segment >= floor {
+				bySegment[r.segment] = append(bySegment[r.segment], r)
+			}
+		}
+		for _, segment := range slices.Sorted(maps.Keys(bySegment)) {
+			for _, r := range bySegment[segment] {
+				if !yield(r) {
+					return
+				}
 			}
 		}
 	}
@@ -246,7 +279,7 @@ func (t *Task) land(tr *transfer) error {
 		sv := &v.stores[i]
 		sv.layers = slices.DeleteFunc(slices.Clone(sv.layers), func(l layer) bool { return l.last > 0 && l.last <= t.moved })
 		if idle && all && p.active.count.Load() > 0 {
-			p.active = newTable(t.stores.seed)
+			p.active = p.newTable()
 			sv.layers[0] = layer{table: p.active}
 		}
 	}
@@ -256,6 +289,27 @@ func (t *Task) land(tr *transfer) error {
 	t.dirtySince = time.Time{}
 	if !all {
 		t.dirtySince = tr.since
+	}
+	return nil
+}
+
+// expire tells the engines which segments are dead by the times of v, which are durable. With moving.
+func (t *Task) expire(v *view) error {
+	for i, sv := range v.stores {
+		if sv.segments == nil || sv.now.time == noTime {
+			continue
+		}
+		p := t.parts[i]
+		floor := sv.segments.floor(sv.now.time)
+		if p.placed != sv.placed || floor <= sv.expired {
+			continue // a copy of before a wipe, or nothing new
+		}
+		use := t.engines[sv.engine]
+		if err := use.Expire(use.space, sv.id, floor); err != nil {
+			return sv.wrap(err)
+		}
+		sv.expired = floor
+		t.stores.wake()
 	}
 	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 
 	"github.com/statemesh/statemesh/store"
+	"github.com/statemesh/statemesh/store/engine"
 )
 
 // Snapshot is a whole commit of a task. Safe for concurrent use until closed; what was opened from it ends with it.
@@ -53,20 +54,26 @@ func (s *Snapshot) KeyValue(name store.Name) (store.KeyValueReader, error) {
 
 // Windows is a window store of the snapshot.
 func (s *Snapshot) Windows(name store.Name) (store.WindowReader, error) {
-	_, spec, err := s.find(name)
+	i, spec, err := s.find(name)
 	if err != nil {
 		return nil, err
 	}
-	return store.NoReads{Store: name, Kind: spec.Kind}.Windows()
+	if spec.Kind != store.KindWindow && spec.Kind != store.KindTimestampedWindow {
+		return store.NoReads{Store: name, Kind: spec.Kind}.Windows()
+	}
+	return &windowReader{reader{snap: s, number: i}}, nil
 }
 
 // Sessions is a session store of the snapshot.
 func (s *Snapshot) Sessions(name store.Name) (store.SessionReader, error) {
-	_, spec, err := s.find(name)
+	i, spec, err := s.find(name)
 	if err != nil {
 		return nil, err
 	}
-	return store.NoReads{Store: name, Kind: spec.Kind}.Sessions()
+	if spec.Kind != store.KindSession {
+		return store.NoReads{Store: name, Kind: spec.Kind}.Sessions()
+	}
+	return &sessionReader{reader{snap: s, number: i}}, nil
 }
 
 // Versions is a versioned store of the snapshot.
@@ -126,6 +133,14 @@ func (s *Snapshot) leave() {
 
 // Get returns the value of key, or store.ErrNotFound.
 func (r *reader) Get(ctx context.Context, key []byte) (store.Value, error) {
+	if err := r.store().check(key); err != nil {
+		return store.Value{}, err
+	}
+	return r.getOne(ctx, 0, key)
+}
+
+// getOne returns the value of a row, or store.ErrNotFound.
+func (r *reader) getOne(ctx context.Context, segment engine.Segment, key []byte) (store.Value, error) {
 	if err := ctx.Err(); err != nil {
 		return store.Value{}, context.Cause(ctx)
 	}
@@ -133,8 +148,23 @@ func (r *reader) Get(ctx context.Context, key []byte) (store.Value, error) {
 		return store.Value{}, err
 	}
 	defer r.snap.leave()
-	return r.get(key)
+	return r.getRow(segment, key)
 }
+
+// none is what getOne returns for a row that cannot be there.
+func (r *reader) none(ctx context.Context) (store.Value, error) {
+	if err := ctx.Err(); err != nil {
+		return store.Value{}, context.Cause(ctx)
+	}
+	if err := r.snap.enter(); err != nil {
+		return store.Value{}, err
+	}
+	defer r.snap.leave()
+	return store.Value{}, store.ErrNotFound
+}
+
+// store is the store that r reads.
+func (r *reader) store() *storeView { return &r.snap.view.stores[r.number] }
 
 // GetMany returns one result per key, in order.
 func (r *reader) GetMany(ctx context.Context, keys [][]byte) ([]store.Value, []bool, error) {
@@ -147,7 +177,10 @@ func (r *reader) GetMany(ctx context.Context, keys [][]byte) ([]store.Value, []b
 		if err := ctx.Err(); err != nil {
 			return nil, nil, context.Cause(ctx)
 		}
-		v, err := r.get(key)
+		if err := r.store().check(key); err != nil {
+			return nil, nil, err
+		}
+		v, err := r.getRow(0, key)
 		switch {
 		case err == nil:
 			values[i], found[i] = v, true
@@ -164,6 +197,11 @@ func (r *reader) Scan(ctx context.Context, s store.Scan) (store.Iterator, error)
 	if err != nil {
 		return nil, err
 	}
+	return r.scanRows(ctx, plainScan(sp))
+}
+
+// scanRows opens a scan of rows.
+func (r *reader) scanRows(ctx context.Context, sc rowScan) (store.Iterator, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, context.Cause(ctx)
 	}
@@ -172,26 +210,24 @@ func (r *reader) Scan(ctx context.Context, s store.Scan) (store.Iterator, error)
 	}
 	defer r.snap.leave()
 	v := r.snap.view
-	m := &merge{kind: v.stores[r.number].spec.Kind, sp: sp, tick: v.tick}
+	m := newMerge(v.stores[r.number].spec.Kind, sc, v.tick)
 	for _, l := range v.stores[r.number].layers {
-		m.add(l.table.sorted(l.count))
+		m.add(l.table, l.count)
 	}
 	return r.snap.stores.iterate(m, v, r.number, iteratorEnd{stop: stopper(ctx), snap: r.snap})
 }
 
 // ApproximateCount counts the keys, or gives a recent count; see counter.
 func (r *reader) ApproximateCount(ctx context.Context) (int64, error) {
-	v := r.snap.view
-	return v.stores[r.number].counts.estimate(v.tick, func() (store.Iterator, error) {
-		return r.Scan(ctx, store.Scan{})
-	})
+	return r.count(func() (store.Iterator, error) { return r.Scan(ctx, store.Scan{}) })
 }
 
-func (r *reader) get(key []byte) (store.Value, error) {
+func (r *reader) count(scan func() (store.Iterator, error)) (int64, error) {
+	return r.store().counts.estimate(r.snap.view.tick, scan)
+}
+
+// getRow returns the value of a row, or store.ErrNotFound. The caller has entered the snapshot.
+func (r *reader) getRow(segment engine.Segment, key []byte) (store.Value, error) {
 	v := r.snap.view
-	sv := v.stores[r.number]
-	if err := sv.check(key); err != nil {
-		return store.Value{}, err
-	}
-	return v.get(r.number, 0, key, sv.layers[0].table.hash(key))
+	return v.get(r.number, 0, segment, key, v.stores[r.number].layers[0].table.hash(key))
 }

@@ -80,10 +80,11 @@ func (s *Stores) Held() []HeldTask {
 			if sp.Record == nil {
 				continue
 			}
-			cp, err := decodeRecord(sp.Record)
+			rec, err := decodeRecord(sp.Record)
 			if err != nil {
 				continue // opening the task says so
 			}
+			cp := rec.checkpoint(func(name store.Name) bool { return rec.Stores[name].ID == sp.Stores[name].ID })
 			if h, ok := held[sp.Task]; ok {
 				cp = combine(h.Checkpoint, cp)
 			}
@@ -186,8 +187,8 @@ type HeldTask struct {
 	Open       bool
 }
 
-// combine is the checkpoint of a copy that lies in two engines: each store's changelog position is that of its engine,
-// all else is that of the engine that is further behind. When they differ the copy is the state of no commit.
+// combine is the checkpoint of a copy that lies in two engines: each store's changelog position and time are those of its
+// engine, all else is that of the engine that is further behind. When they differ the copy is the state of no commit.
 func combine(a, b store.Checkpoint) store.Checkpoint {
 	if b.Sequence < a.Sequence {
 		a, b = b, a
@@ -197,6 +198,11 @@ func combine(a, b store.Checkpoint) store.Checkpoint {
 		out.Changelogs = make(map[store.Name]store.LogPosition)
 	}
 	maps.Copy(out.Changelogs, b.Changelogs)
+	if out.StoreTimes == nil {
+		out.StoreTimes = b.StoreTimes
+	} else {
+		maps.Copy(out.StoreTimes, b.StoreTimes)
+	}
 	out.Restoring = a.Restoring || b.Restoring || a.Sequence != b.Sequence
 	return out
 }

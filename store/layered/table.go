@@ -5,10 +5,12 @@ import (
 	"hash/maphash"
 	"sync"
 	"sync/atomic"
+
+	"github.com/statemesh/statemesh/store/engine"
 )
 
-// table holds recent values of one store: a hash table of keys, each with a short chain of versions, newest first.
-// One goroutine writes; any number read without locks. A reader at tick T sees of each key the newest version whose
+// table holds recent values of one store: a hash table of rows, each with a short chain of versions, newest first. A row
+// is a segment and a key; a key-value store has only segment 0. One goroutine writes; any number read without locks. A reader at tick T sees of each key the newest version whose
 // tick is at most T, so commits and snapshots cost a constant and copy nothing.
 //
 // Entries are only added. A table is given up as a whole, after all it holds has moved to the engine.
@@ -28,24 +30,27 @@ type table struct {
 
 	indexMu sync.Mutex
 	index   atomic.Pointer[[]*entry] // the first entries, in order of their keys
+	// order takes the place of index in stores with segments; nil elsewhere.
+	order *order
 }
 
 const (
 	chunkEntries = 128
 	firstSlots   = 64
 	// entryCost and versionCost are what an entry and a version cost beside the bytes of key and value.
-	entryCost   = 64
+	entryCost   = 72
 	versionCost = 64
 )
 
 type chunk [chunkEntries]entry
 
-// entry is one key. key and hash never change.
+// entry is one row. key, segment and hash never change.
 type entry struct {
-	key  []byte
-	hash uint64
-	head atomic.Pointer[version]
-	node uint32 // of the key in the record cache, 0 for none; writer only
+	key     []byte
+	segment engine.Segment
+	hash    uint64
+	head    atomic.Pointer[version]
+	node    uint32 // of the row in the record cache, 0 for none; writer only
 }
 
 // version is one value of a key. tick and next are set before the version can be reached. data, timestamp and live
@@ -86,10 +91,18 @@ func newTable(seed maphash.Seed) *table {
 	return t
 }
 
+// newOrderedTable returns a table that is sorted at all times.
+func newOrderedTable(seed maphash.Seed) *table {
+	t := newTable(seed)
+	t.order = newOrder()
+	return t
+}
+
+// hash of a row's key. Rows of one key in several segments share it: there are never many.
 func (t *table) hash(key []byte) uint64 { return maphash.Bytes(t.seed, key) }
 
-// find returns the entry of key, or nil.
-func (t *table) find(key []byte, hash uint64) *entry {
+// find returns the entry of a row, or nil.
+func (t *table) find(segment engine.Segment, key []byte, hash uint64) *entry {
 	slots := *t.slots.Load()
 	mask := uint64(len(slots) - 1)
 	for i := hash & mask; ; i = (i + 1) & mask {
@@ -100,7 +113,7 @@ func (t *table) find(key []byte, hash uint64) *entry {
 		if uint32(s>>32) != uint32(hash>>32) {
 			continue
 		}
-		if e := t.entry(int(uint32(s)) - 1); bytes.Equal(e.key, key) {
+		if e := t.entry(int(uint32(s)) - 1); e.segment == segment && bytes.Equal(e.key, key) {
 			return e
 		}
 	}
@@ -111,12 +124,12 @@ func (t *table) entry(i int) *entry {
 	return &(*t.chunks.Load())[i/chunkEntries][i%chunkEntries]
 }
 
-// enter returns the entry of key, a new one when there is none. Writer only.
-func (t *table) enter(key []byte, hash uint64) *entry {
-	if e := t.find(key, hash); e != nil {
+// enter returns the entry of a row, a new one when there is none. Writer only.
+func (t *table) enter(segment engine.Segment, key []byte, hash uint64) *entry {
+	if e := t.find(segment, key, hash); e != nil {
 		return e
 	}
-	return t.insert(key, hash)
+	return t.insert(segment, key, hash)
 }
 
 // put sets the value of e; a nil data deletes. It reports whether this is the first version above m.published. Writer
@@ -137,7 +150,7 @@ func (t *table) put(e *entry, data []byte, timestamp int64, m marks) bool {
 // rollback takes away every version above published.
 func (e *entry) rollback(published uint64) { e.head.Store(e.at(published)) }
 
-func (t *table) insert(key []byte, hash uint64) *entry {
+func (t *table) insert(segment engine.Segment, key []byte, hash uint64) *entry {
 	n := int(t.count.Load())
 	chunks := *t.chunks.Load()
 	if n == len(chunks)*chunkEntries {
@@ -145,13 +158,17 @@ func (t *table) insert(key []byte, hash uint64) *entry {
 		t.chunks.Store(&grown)
 	}
 	e := t.entry(n)
-	e.key, e.hash = t.arena.copy(key, 0), hash
+	e.key, e.segment, e.hash = t.arena.copy(key, 0), segment, hash
 	if slots := *t.slots.Load(); (n+1)*5 > len(slots)*3 {
 		t.grow(slots)
 	}
 	place(*t.slots.Load(), hash, n)
 	t.count.Store(int64(n + 1))
 	t.bytes.Add(int64(len(key)) + entryCost)
+	if t.order != nil {
+		t.order.insert(e)
+		t.bytes.Add(orderCost)
+	}
 	return e
 }
 

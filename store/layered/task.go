@@ -81,13 +81,45 @@ func (t *Task) Checkpoint() store.Checkpoint {
 	return v.cp.Clone()
 }
 
-// KeyValue is the writer's handle of a store. *store.UnknownStoreError when the task does not have it.
+// KeyValue is the writer's handle of a key-value store. *store.UnknownStoreError when the task does not have it,
+// *store.WrongKindError when it is of another kind; so with Window and Session.
 func (t *Task) KeyValue(name store.Name) (store.KeyValue, error) {
 	p, err := t.part(name)
 	if err != nil {
 		return nil, err
 	}
-	return p, nil
+	switch p.spec.Kind {
+	case store.KindKeyValue, store.KindTimestampedKeyValue:
+		return p, nil
+	default:
+		return nil, &store.WrongKindError{Store: name, Kind: p.spec.Kind, Query: "key-value access"}
+	}
+}
+
+// Window is the writer's handle of a window store.
+func (t *Task) Window(name store.Name) (store.Window, error) {
+	p, err := t.part(name)
+	if err != nil {
+		return nil, err
+	}
+	switch p.spec.Kind {
+	case store.KindWindow, store.KindTimestampedWindow:
+		return &windowStore{part: p}, nil
+	default:
+		return nil, &store.WrongKindError{Store: name, Kind: p.spec.Kind, Query: "window access"}
+	}
+}
+
+// Session is the writer's handle of a session store.
+func (t *Task) Session(name store.Name) (store.Session, error) {
+	p, err := t.part(name)
+	if err != nil {
+		return nil, err
+	}
+	if p.spec.Kind != store.KindSession {
+		return nil, &store.WrongKindError{Store: name, Kind: p.spec.Kind, Query: "session access"}
+	}
+	return &sessionStore{part: p}, nil
 }
 
 // Changes yields, per logged store and in no particular order, the last value of each key written since the last
@@ -127,7 +159,7 @@ func (t *Task) Dirty() bool {
 func (t *Task) UncommittedBytes() int64 { return t.uncommitted }
 
 // Commit makes the overlay the newest recent commit and publishes it with cp to readers, all or nothing. It does no I/O.
-// Call it only when Kafka has committed. Writer only.
+// Call it only when Kafka has committed. cp.StoreTimes is what the stores have seen, whatever the caller set. Writer only.
 func (t *Task) Commit(cp store.Checkpoint) {
 	dirty := t.Dirty()
 	if !t.inCommit {
@@ -136,6 +168,7 @@ func (t *Task) Commit(cp store.Checkpoint) {
 		}
 	}
 	defer t.end()
+	cp.StoreTimes = t.storeTimes()
 	for _, p := range t.parts {
 		p.cache.settle()
 	}
@@ -153,6 +186,7 @@ func (t *Task) Commit(cp store.Checkpoint) {
 		sv := &v.stores[i]
 		sv.layers = slices.Clone(sv.layers)
 		sv.layers[0].count = int(p.active.count.Load())
+		sv.now = p.now
 		if p.active.bytes.Load() >= share {
 			full = true
 		}
@@ -190,6 +224,7 @@ func (t *Task) Rollback() {
 		for _, e := range p.written {
 			e.rollback(t.marks.published)
 		}
+		p.now = t.base.stores[p.number].now
 	}
 	t.pub.Lock()
 	for scan := range t.scans {
@@ -215,11 +250,8 @@ func (t *Task) Restore(name store.Name, batch []store.Change) error {
 		return err
 	}
 	for _, c := range batch {
-		if err := p.admit(c.Key, c.Value); err != nil {
+		if err := p.restore(c); err != nil {
 			return fmt.Errorf("restore: %w", err)
-		}
-		if err := p.set(c.Key, c.Value, c.Timestamp, fromChangelog); err != nil {
-			return err
 		}
 	}
 	return nil
@@ -315,6 +347,21 @@ func (t *Task) end() {
 	t.turn.Unlock()
 }
 
+// storeTimes is where the times of the stores are in the overlay; nil when none has one.
+func (t *Task) storeTimes() map[store.Name]int64 {
+	var times map[store.Name]int64
+	for _, p := range t.parts {
+		if p.now.time == noTime {
+			continue
+		}
+		if times == nil {
+			times = make(map[store.Name]int64)
+		}
+		times[p.spec.Name] = p.now.time
+	}
+	return times
+}
+
 // forget empties the list of what the overlay holds.
 func (t *Task) forget() {
 	for _, p := range t.parts {
@@ -353,7 +400,7 @@ func (t *Task) rotate(v *view) {
 			continue
 		}
 		sv.layers[0].last = v.tick
-		p.active = newTable(t.stores.seed)
+		p.active = p.newTable()
 		sv.layers = slices.Insert(sv.layers, 0, layer{table: p.active})
 	}
 }

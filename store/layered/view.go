@@ -26,6 +26,7 @@ type view struct {
 type storeView struct {
 	*placed
 	layers []layer
+	now    moment
 }
 
 // placed says what a store is and where its engine keeps it. It changes only with the key space.
@@ -34,6 +35,10 @@ type placed struct {
 	engine int // number of the engine in the task
 	id     engine.StoreID
 	counts counter
+	// segments of a store that has them, else nil.
+	segments *segments
+	// expired is the floor that the engine was told of. With Task.moving.
+	expired engine.Segment
 }
 
 // layer is a table with the number of entries it had when the view was published.
@@ -130,17 +135,17 @@ func (t *Task) oldest() uint64 {
 	return tick
 }
 
-// get returns the value of key in the view, or store.ErrNotFound. from skips the tables that were looked at already.
-func (v *view) get(number, from int, key []byte, hash uint64) (store.Value, error) {
+// get returns the value of a row in the view, or store.ErrNotFound. from skips the tables that were looked at already.
+func (v *view) get(number, from int, segment engine.Segment, key []byte, hash uint64) (store.Value, error) {
 	sv := v.stores[number]
 	for _, l := range sv.layers[from:] {
-		if e := l.table.find(key, hash); e != nil {
+		if e := l.table.find(segment, key, hash); e != nil {
 			if ver := e.at(v.tick); ver != nil {
 				return ver.value(sv.spec.Kind)
 			}
 		}
 	}
-	b, err := v.bases[sv.engine].snap.Get(sv.id, 0, key, nil)
+	b, err := v.bases[sv.engine].snap.Get(sv.id, segment, key, nil)
 	if err != nil {
 		return store.Value{}, sv.wrap(err)
 	}
@@ -165,7 +170,7 @@ func (v *version) value(kind store.Kind) (store.Value, error) {
 		return store.Value{}, store.ErrNotFound
 	}
 	val := store.Value{Data: append(make([]byte, 0, len(v.data)), v.data...), Timestamp: noTimestamp}
-	if kind == store.KindTimestampedKeyValue {
+	if timestamped(kind) {
 		val.Timestamp = v.timestamp
 	}
 	return val, nil
