@@ -77,9 +77,9 @@ func (a *age) provenLocked() (time.Time, bool) {
 	return a.accepted, true
 }
 
-// prove returns a time not longer ago than bound (0: half the session timeout) at which the state was whole. When what
-// is known is older it asks the coordinator, at most once per probeInterval whoever asks.
-func (a *age) prove(ctx context.Context, bound time.Duration) (time.Time, error) {
+// prove returns a time not longer ago than bound (0: half the session timeout), and not before after, at which the state
+// was whole. When what is known is older it asks the coordinator, at most once per probeInterval whoever asks.
+func (a *age) prove(ctx context.Context, bound time.Duration, after time.Time) (time.Time, error) {
 	if bound <= 0 {
 		bound = a.session / 2
 	}
@@ -91,7 +91,7 @@ func (a *age) prove(ctx context.Context, bound time.Duration) (time.Time, error)
 			return time.Time{}, errNotMember
 		}
 		now := a.now()
-		if !t.IsZero() && elapsed(t, now) <= bound {
+		if !t.IsZero() && elapsed(t, now) <= bound && !t.Before(after) {
 			a.mu.Unlock()
 			return t, nil
 		}

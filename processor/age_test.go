@@ -17,7 +17,7 @@ func TestAge(t *testing.T) {
 			sent := time.Now()
 			<-time.After(time.Second)
 			a.confirm(sent)
-			got, err := a.prove(t.Context(), 2*time.Second)
+			got, err := a.prove(t.Context(), 2*time.Second, time.Time{})
 			if err != nil || !got.Equal(sent) {
 				t.Fatalf("prove: %v, %v; want %v", got, err, sent)
 			}
@@ -31,18 +31,18 @@ func TestAge(t *testing.T) {
 			a.commitEnding(ending)
 			<-time.After(3 * time.Second)
 			a.confirm(time.Now())
-			if got, err := a.prove(t.Context(), 10*time.Second); err != nil || !got.Equal(ending) {
+			if got, err := a.prove(t.Context(), 10*time.Second, time.Time{}); err != nil || !got.Equal(ending) {
 				t.Fatalf("prove: %v, %v; want %v", got, err, ending)
 			}
 			// No heartbeat helps: what is on its way may be visible to others.
-			if _, err := a.prove(t.Context(), time.Second); !errors.Is(err, errAgeUnproven) {
+			if _, err := a.prove(t.Context(), time.Second, time.Time{}); !errors.Is(err, errAgeUnproven) {
 				t.Fatalf("prove: %v, want unproven", err)
 			}
 			if probes != 1 {
 				t.Fatalf("%d probes, want 1", probes)
 			}
 			a.commitPublished()
-			if _, err := a.prove(t.Context(), time.Second); err != nil {
+			if _, err := a.prove(t.Context(), time.Second, time.Time{}); err != nil {
 				t.Fatal(err)
 			}
 		})
@@ -52,7 +52,7 @@ func TestAge(t *testing.T) {
 			probes := 0
 			a := newAge(time.Now, session, func(context.Context) error { probes++; return errors.New("no answer") })
 			for range 50 {
-				if _, err := a.prove(t.Context(), time.Millisecond); !errors.Is(err, errAgeUnproven) {
+				if _, err := a.prove(t.Context(), time.Millisecond, time.Time{}); !errors.Is(err, errAgeUnproven) {
 					t.Fatalf("prove: %v, want unproven", err)
 				}
 				<-time.After(10 * time.Millisecond)
@@ -67,11 +67,11 @@ func TestAge(t *testing.T) {
 			a := newAge(time.Now, session, func(context.Context) error { return errors.New("no answer") })
 			a.confirm(time.Now())
 			<-time.After(session/2 - time.Second)
-			if _, err := a.prove(t.Context(), 0); err != nil {
+			if _, err := a.prove(t.Context(), 0, time.Time{}); err != nil {
 				t.Fatal(err)
 			}
 			<-time.After(2 * time.Second)
-			if _, err := a.prove(t.Context(), 0); !errors.Is(err, errAgeUnproven) {
+			if _, err := a.prove(t.Context(), 0, time.Time{}); !errors.Is(err, errAgeUnproven) {
 				t.Fatalf("prove: %v, want unproven", err)
 			}
 		})
@@ -79,11 +79,11 @@ func TestAge(t *testing.T) {
 	t.Run("a lost member proves nothing", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			a := newAge(time.Now, session, func(context.Context) error { return errNotMember })
-			if _, err := a.prove(t.Context(), time.Second); !errors.Is(err, errNotMember) {
+			if _, err := a.prove(t.Context(), time.Second, time.Time{}); !errors.Is(err, errNotMember) {
 				t.Fatalf("prove: %v, want not a member", err)
 			}
 			a.confirm(time.Now())
-			if _, err := a.prove(t.Context(), time.Second); !errors.Is(err, errNotMember) {
+			if _, err := a.prove(t.Context(), time.Second, time.Time{}); !errors.Is(err, errNotMember) {
 				t.Fatalf("prove: %v, want not a member", err)
 			}
 		})
@@ -98,7 +98,7 @@ func TestAge(t *testing.T) {
 			errs := make(chan error, 20)
 			for range cap(errs) {
 				go func() {
-					_, err := a.prove(t.Context(), time.Second)
+					_, err := a.prove(t.Context(), time.Second, time.Time{})
 					errs <- err
 				}()
 			}
@@ -131,4 +131,39 @@ func TestElapsed(t *testing.T) {
 	if d := elapsed(time.Time{}, now); d < 1<<62 {
 		t.Errorf("elapsed %s since never", d)
 	}
+}
+
+// TestAgeAfter: who asks for a confirmation after a moment is not content with one from before it, however young.
+func TestAgeAfter(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		probes := 0
+		a := newAge(time.Now, 40*time.Second, func(context.Context) error {
+			probes++
+			<-time.After(time.Millisecond)
+			return nil
+		})
+		a.confirm(time.Now())
+		<-time.After(time.Second)
+		arrived := time.Now()
+		at, err := a.prove(t.Context(), 0, arrived)
+		if err != nil || at.Before(arrived) || probes != 1 {
+			t.Fatalf("prove: %v, %v after %d probes; want one sent after %v", at, err, probes, arrived)
+		}
+		<-time.After(10 * time.Millisecond)
+		arrived = time.Now()
+		if _, err := a.prove(t.Context(), 0, arrived); !errors.Is(err, errAgeUnproven) {
+			t.Fatalf("prove within the probe interval: %v, want unproven", err)
+		}
+		// A commit that was sent before, and is not published, may be seen by others already.
+		a.commitEnding(time.Now())
+		<-time.After(time.Second)
+		arrived = time.Now()
+		if _, err := a.prove(t.Context(), 0, arrived); !errors.Is(err, errAgeUnproven) {
+			t.Fatalf("prove with a commit on its way: %v, want unproven", err)
+		}
+		a.commitPublished()
+		if at, err := a.prove(t.Context(), 0, arrived); err != nil || at.Before(arrived) {
+			t.Fatalf("prove: %v, %v; want one sent after %v", at, err, arrived)
+		}
+	})
 }

@@ -71,7 +71,7 @@ func (t *thread) commit(ctx context.Context) error {
 			p.cp.WallTime = t.rt.now().UnixMilli()
 			p.task.becomeCommitted(p.cp)
 		}
-		t.age.commitPublished()
+		t.published()
 		t.out.reset()
 		t.committed(offsets)
 	} else {
@@ -176,6 +176,14 @@ func notNow(err error) bool {
 		}
 	}
 	return false
+}
+
+// published tells readers that no commit is on its way any more: what it made of the tasks is there to be read.
+func (t *thread) published() {
+	t.age.commitPublished()
+	for _, o := range t.running {
+		t.rt.tasks.raise(o.task.id)
+	}
 }
 
 // committed tells those who follow commits.

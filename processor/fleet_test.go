@@ -28,7 +28,7 @@ import (
 
 // fleet is a broker and instances of one application around it.
 type fleet struct {
-	t       *testing.T
+	t       testing.TB
 	dir     string
 	cluster *kfake.Cluster
 	dial    func(ctx context.Context, network, addr string) (net.Conn, error)
@@ -48,7 +48,7 @@ const (
 )
 
 // newFleet starts a broker with the topics in and out. In a bubble all traffic goes over a virtual network.
-func newFleet(t *testing.T, virtual bool, partitions int32, opts ...kfake.Opt) *fleet {
+func newFleet(t testing.TB, virtual bool, partitions int32, opts ...kfake.Opt) *fleet {
 	t.Helper()
 	f := &fleet{t: t, dir: t.TempDir(), log: slog.New(slog.DiscardHandler), topo: countTopology}
 	if os.Getenv("STATEMESH_TEST_LOG") != "" {
@@ -419,7 +419,7 @@ func (f *fleet) checkReads(tr truth, instances ...*instance) {
 }
 
 // keyValue is the kind of reads that the test's stores answer.
-func keyValue(t *testing.T, r store.Reading) store.KeyValueReader {
+func keyValue(t testing.TB, r store.Reading) store.KeyValueReader {
 	t.Helper()
 	kv, err := r.KeyValue()
 	if err != nil {
@@ -447,7 +447,7 @@ func diff(have, want map[string]uint64) string {
 }
 
 // copyDir copies a state directory, as a kill leaves it.
-func copyDir(t *testing.T, from, to string) {
+func copyDir(t testing.TB, from, to string) {
 	t.Helper()
 	err := filepath.WalkDir(from, func(path string, d os.DirEntry, err error) error {
 		if err != nil {

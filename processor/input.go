@@ -24,9 +24,6 @@ type input struct {
 	next, committed store.Offset
 	// leaderEpoch of the last record processed, -1 when unknown.
 	leaderEpoch int32
-	// applied is the highest offset of a record that was processed, -1 before the first; control records do not count.
-	// committedApplied is what it was at the last commit.
-	applied, committedApplied store.Offset
 	// partitionTime is the greatest time extracted from the partition, -1 before the first; committedTime is what it was
 	// at the last commit.
 	partitionTime, committedTime int64
@@ -35,7 +32,7 @@ type input struct {
 }
 
 func newInput(tp store.TopicPartition) *input {
-	return &input{tp: tp, next: -1, committed: -1, leaderEpoch: -1, applied: -1, committedApplied: -1, partitionTime: -1, committedTime: -1}
+	return &input{tp: tp, next: -1, committed: -1, leaderEpoch: -1, partitionTime: -1, committedTime: -1}
 }
 
 func (in *input) waiting() int { return len(in.queue) - in.head }
@@ -76,12 +73,12 @@ func (in *input) drop() {
 // rewind goes back to the last commit: what waits is forgotten and will be fetched again.
 func (in *input) rewind() {
 	in.drop()
-	in.next, in.applied, in.partitionTime = in.committed, in.committedApplied, in.committedTime
+	in.next, in.partitionTime = in.committed, in.committedTime
 }
 
 // becomeCommitted notes that what was processed is committed.
 func (in *input) becomeCommitted() {
-	in.committed, in.committedApplied, in.committedTime = in.next, in.applied, in.partitionTime
+	in.committed, in.committedTime = in.next, in.partitionTime
 }
 
 func (in *input) moved() bool { return in.next != in.committed }

@@ -182,7 +182,7 @@ func TestAgeCountsFromTheQuestion(t *testing.T) {
 		now = now.Add(time.Second)
 		return nil
 	})
-	if at, err := a.prove(t.Context(), 5*time.Second); err != nil || !at.Equal(asked) {
+	if at, err := a.prove(t.Context(), 5*time.Second, time.Time{}); err != nil || !at.Equal(asked) {
 		t.Fatalf("proven at %s, %v; want the time of the question, %s", at, err, asked)
 	}
 }

@@ -14,11 +14,13 @@ import (
 
 // Read pins one partition of a store at its last commit, for queries. The reading must be closed. It is safe for
 // concurrent use, and never waits for the stream thread; it may wait a round trip to the group's coordinator when the
-// instance cannot prove otherwise that it still owned the task within opts.MaxAge.
+// instance cannot prove otherwise that it still owned the task within opts.MaxAge, or that it has what opts.AtLeast asks
+// for. Beyond that it waits only for opts.AtLeast, as long as opts.Wait says.
 //
-// Errors: [*store.UnknownStoreError]; [*store.InvalidRequestError] for a partition that does not exist;
-// [*store.MovedError] when the task is not on this instance; [*store.NotReadyError] while it restores, or when its age
-// cannot be proven; store.ErrShuttingDown.
+// Errors: [*store.UnknownStoreError]; [*store.InvalidRequestError] for a partition that does not exist, and for a token
+// that this store can never meet; [*store.MovedError] when the task is not on this instance; [*store.NotReadyError] while
+// it restores, or when its age cannot be proven; [*store.BehindError] when it has not come to opts.AtLeast in time;
+// store.ErrShuttingDown.
 func (r *Runtime) Read(ctx context.Context, name store.Name, p store.Partition, opts store.ReadOptions) (store.Reading, error) {
 	bs, ok := r.built.stores[name]
 	if !ok {
@@ -31,19 +33,34 @@ func (r *Runtime) Read(ctx context.Context, name store.Name, p store.Partition, 
 		return nil, &store.InvalidRequestError{Field: "partition", Reason: fmt.Sprintf("%d: store %s has %d", p, name, n)}
 	}
 	id := store.TaskID{Subtopology: bs.sub.id, Partition: p}
+	var rd *reading
+	var err error
+	if opts.AtLeast.Empty() {
+		rd, err = r.pin(ctx, name, id, opts, time.Time{})
+	} else {
+		rd, err = r.readAtLeast(ctx, bs, id, opts)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return rd, nil
+}
+
+// pin pins the last commit of a task on this instance that was the owner at a time within opts.MaxAge and not before after.
+func (r *Runtime) pin(ctx context.Context, name store.Name, id store.TaskID, opts store.ReadOptions, after time.Time) (*reading, error) {
 	e := r.tasks.lookup(id)
-	if e == nil {
+	if e == nil || e.hidden {
 		return nil, r.notHere(name, id)
 	}
 	if !e.serving {
 		return nil, &store.NotReadyError{
-			Store: name, Partition: p, Reason: e.reason(), Restored: e.restored.Load(),
+			Store: name, Partition: id.Partition, Reason: e.reason(), Restored: e.restored.Load(),
 			Total: e.total.Load(), RetryAfter: retryRestoring,
 		}
 	}
 	// The proof is read before the snapshot is pinned: a commit that ends in between is in the snapshot, and one that is
 	// on its way has lowered the proof already.
-	since, err := e.age.prove(ctx, opts.MaxAge)
+	since, err := e.age.prove(ctx, opts.MaxAge, after)
 	if err != nil {
 		return nil, r.ageError(ctx, name, id, err)
 	}
@@ -58,11 +75,14 @@ func (r *Runtime) Read(ctx context.Context, name store.Name, p store.Partition, 
 		snap.Close()
 		return nil, r.notHere(name, id)
 	}
-	return &reading{name: name, snap: snap, since: since, now: r.now}, nil
+	return &reading{name: name, partition: id.Partition, snap: snap, since: since, now: r.now}, nil
 }
 
 // retryRestoring is the hint after which a caller may ask a restoring task again.
 const retryRestoring = 250 * time.Millisecond
+
+// reasonUnproven is the reason of a NotReadyError of an owner that the coordinator has not confirmed in time.
+const reasonUnproven = "age not proven"
 
 func (r *Runtime) ageError(ctx context.Context, name store.Name, id store.TaskID, err error) error {
 	if ctx.Err() != nil {
@@ -71,7 +91,7 @@ func (r *Runtime) ageError(ctx context.Context, name store.Name, id store.TaskID
 	if errors.Is(err, errNotMember) {
 		return r.notHere(name, id)
 	}
-	return &store.NotReadyError{Store: name, Partition: id.Partition, Reason: "age not proven", RetryAfter: probeInterval}
+	return &store.NotReadyError{Store: name, Partition: id.Partition, Reason: reasonUnproven, RetryAfter: probeInterval}
 }
 
 // notHere says who has the task, as far as the published map knows.
@@ -90,7 +110,7 @@ func (r *Runtime) notHere(name store.Name, id store.TaskID) error {
 	}
 	reason := "rebalancing"
 	if snap == nil {
-		reason = "starting"
+		reason = reasonStarting
 	}
 	return &store.NotReadyError{Store: name, Partition: id.Partition, Reason: reason, RetryAfter: retryRestoring}
 }
@@ -106,11 +126,12 @@ func (r *Runtime) storeNames() []store.Name {
 
 // reading is one store of a pinned commit.
 type reading struct {
-	name  store.Name
-	snap  *layered.Snapshot
-	since time.Time // the state was whole at this time
-	now   func() time.Time
-	once  sync.Once
+	name      store.Name
+	partition store.Partition
+	snap      *layered.Snapshot
+	since     time.Time // the state was whole at this time
+	now       func() time.Time
+	once      sync.Once
 }
 
 // KeyValue implements store.Reading.
@@ -128,7 +149,10 @@ func (r *reading) Versions() (store.VersionedReader, error) { return r.snap.Vers
 // Facts implements store.Reading.
 func (r *reading) Facts() store.Facts {
 	cp := r.snap.Checkpoint()
-	return store.Facts{Role: store.RoleActive, Sequence: cp.Sequence, Position: cp.Position.Clone(), Age: elapsed(r.since, r.now())}
+	return store.Facts{
+		Role: store.RoleActive, Sequence: cp.Sequence, Position: cp.Position.Clone(), Token: r.token(&cp),
+		Age: elapsed(r.since, r.now()),
+	}
 }
 
 // Close implements store.Reading.

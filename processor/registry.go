@@ -31,16 +31,26 @@ type entryTask struct {
 	// serving: restored and answering. Guarded by registry.mu through views: lookup returns a copy.
 	serving         bool
 	restored, total *atomic.Int64
-	free            chan struct{} // closed when the holder has let go
-	since           time.Time     // of the last release
+	// hidden: taken away from the thread, which has still to let go.
+	hidden bool
+	// mark wakes who waits for the task to come further, or to leave.
+	mark  *watermark
+	free  chan struct{} // closed when the holder has let go
+	since time.Time     // of the last release
 }
 
 func (e *entryTask) reason() string {
 	if e.state == nil {
-		return "starting"
+		return reasonStarting
 	}
-	return "restoring"
+	return reasonRestoring
 }
+
+// Reasons of a NotReadyError of an owner whose copy is not open, or not complete, yet.
+const (
+	reasonStarting  = "starting"
+	reasonRestoring = "restoring"
+)
 
 func newRegistry(now func() time.Time) *registry {
 	return &registry{now: now, entries: make(map[store.TaskID]*entryTask)}
@@ -84,11 +94,11 @@ func (g *registry) claim(ctx context.Context, id store.TaskID, thread int, a *ag
 		g.mu.Lock()
 		e := g.entries[id]
 		if e == nil {
-			e = &entryTask{id: id, thread: -1, restored: new(atomic.Int64), total: new(atomic.Int64)}
+			e = &entryTask{id: id, thread: -1, restored: new(atomic.Int64), total: new(atomic.Int64), mark: new(watermark)}
 			g.entries[id] = e
 		}
 		if e.thread == -1 {
-			e.thread, e.age, e.serving, e.free = thread, a, false, make(chan struct{})
+			e.thread, e.age, e.serving, e.hidden, e.free = thread, a, false, false, make(chan struct{})
 			e.restored.Store(0)
 			e.total.Store(0)
 			state := e.state
@@ -130,8 +140,18 @@ func (g *registry) progress(id store.TaskID, restored, total int64) {
 func (g *registry) serve(id store.TaskID) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if e := g.entries[id]; e != nil && e.thread >= 0 {
+	if e := g.entries[id]; e != nil && e.thread >= 0 && !e.hidden {
 		e.serving = true
+		e.mark.raise()
+	}
+}
+
+// raise tells those who wait that a commit of the task was published.
+func (g *registry) raise(id store.TaskID) {
+	g.mu.RLock()
+	defer g.mu.RUnlock()
+	if e := g.entries[id]; e != nil {
+		e.mark.raise()
 	}
 }
 
@@ -140,7 +160,8 @@ func (g *registry) hide(id store.TaskID, thread int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if e := g.entries[id]; e != nil && e.thread == thread {
-		e.serving = false
+		e.serving, e.hidden = false, true
+		e.mark.raise()
 	}
 }
 
@@ -154,6 +175,7 @@ func (g *registry) release(id store.TaskID) {
 	}
 	e.thread, e.age, e.serving, e.since = -1, nil, false, g.now()
 	close(e.free)
+	e.mark.raise()
 	if e.state == nil {
 		delete(g.entries, id)
 	}

@@ -50,7 +50,7 @@ func (t *thread) settle(ctx context.Context, parts []commitPart, cause error) er
 		case wasAborted: // rewound below
 		}
 	}
-	t.age.commitPublished()
+	t.published()
 	t.log.InfoContext(ctx, "commit settled", "committed", t.aborted == nil, "foreign", foreign)
 	if foreign || fenced(cause) {
 		// Somebody else commits for our tasks, or has ended our transaction believing that we are gone.
@@ -69,7 +69,7 @@ func (t *thread) settleOffsets(ctx context.Context, cause error) error {
 	if err := t.replaceProducer(ctx); err != nil {
 		return err
 	}
-	t.age.commitPublished()
+	t.published()
 	return t.rewind()
 }
 

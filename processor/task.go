@@ -103,9 +103,6 @@ func (t *task) begin(state *layered.Task, res restore.Result, start map[store.To
 			return fmt.Errorf("task %s: no start offset for %s", t.id, in.tp)
 		}
 		in.next, in.committed = next, next
-		if o, ok := t.position[in.tp.Topic][in.tp.Partition]; ok {
-			in.applied, in.committedApplied = o, o
-		}
 	}
 	return t.initialize()
 }
@@ -300,7 +297,6 @@ func (t *task) processOne(in *input) error {
 		return err
 	}
 	in.advance()
-	in.applied = store.Offset(r.Offset)
 	t.processed++
 	if t.schedules.nextStream <= t.streamTime {
 		if err := t.schedules.fire(StreamTime, t.streamTime); err != nil {
@@ -341,8 +337,10 @@ func (t *task) checkpoint() store.Checkpoint {
 	}
 	for _, in := range t.inputs {
 		cp.Inputs[in.tp] = in.next
-		if in.applied >= 0 {
-			cp.Position.Set(in.tp.Topic, in.tp.Partition, in.applied)
+		// All that is behind counts, also what was skipped for good: who waits for a record that could not be read must not
+		// wait for ever.
+		if in.next > 0 {
+			cp.Position.Set(in.tp.Topic, in.tp.Partition, in.next-1)
 		}
 	}
 	return cp

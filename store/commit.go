@@ -20,7 +20,8 @@ type Checkpoint struct {
 	Changelogs map[Name]LogPosition
 	// Inputs holds, per input partition of the task, the next offset to process, as committed to the group.
 	Inputs map[TopicPartition]Offset
-	// Position is the highest input offset applied (for queries); unlike Inputs it counts only records.
+	// Position is the highest input offset behind the commit (for queries): of a record that was applied, or of what was
+	// skipped for good, as a record that could not be read or the end of a transaction.
 	Position Position
 	// StreamTime is the greatest record timestamp seen, in Unix milliseconds; -1 when none was.
 	StreamTime int64

@@ -57,3 +57,19 @@ func TestPositionMeets(t *testing.T) {
 		}
 	}
 }
+
+// T9/103, T9/104 (upstream's PositionTest).
+func TestPositionVectors(t *testing.T) {
+	t.Parallel()
+	pos := store.Position{}
+	for i, step := range []struct{ set, want store.Offset }{{5, 5}, {4, 5}, {6, 6}} {
+		if pos.Set("topic", 3, step.set); pos["topic"][3] != step.want {
+			t.Errorf("T9/103 step %d: have %d, want %d", i, pos["topic"][3], step.want)
+		}
+	}
+	pos = store.Position{"topic": {0: 5}, "topic1": {0: 5, 7: 0}}
+	pos.Merge(store.Position{"topic": {0: 7}, "topic1": {8: 1}, "topic2": {9: 5}})
+	if want := (store.Position{"topic": {0: 7}, "topic1": {0: 5, 7: 0, 8: 1}, "topic2": {9: 5}}); !maps.EqualFunc(pos, want, maps.Equal) {
+		t.Errorf("T9/104: have %v, want %v", pos, want)
+	}
+}

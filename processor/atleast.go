@@ -1,0 +1,213 @@
+package processor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/statemesh/statemesh/store"
+)
+
+// readAtLeast is Read for a caller who insists on a token.
+//
+// An owner meets a cut of its changelog by the offset that its last commit reached, or by having been confirmed as the
+// owner after the request arrived, with no commit on the way: then it has everything that was ever committed. The
+// second is what an owner needs whose own commits ended below the token, as when a follower of the log has counted what
+// an abort left behind. Positions of inputs are met by the position alone.
+func (r *Runtime) readAtLeast(ctx context.Context, bs *builtStore, id store.TaskID, opts store.ReadOptions) (*reading, error) {
+	w := waiting{r: r, bs: bs, id: id, opts: opts, arrived: r.now()}
+	if err := w.refuse(); err != nil {
+		return nil, err
+	}
+	changed := r.changed(id)
+	rd, err := w.look(ctx)
+	if err == nil {
+		return rd, nil
+	}
+	bounded := ctx
+	if opts.Wait > 0 {
+		var cancel context.CancelFunc
+		bounded, cancel = context.WithDeadline(ctx, w.arrived.Add(opts.Wait))
+		defer cancel()
+	}
+	for {
+		if w.onlyCut {
+			if rd, err = w.ask(bounded); err == nil {
+				return rd, nil
+			}
+		}
+		if bounded.Err() == nil {
+			if opts.Wait <= 0 || !w.passes(err, changed != nil) {
+				return nil, err
+			}
+			w.outcome = err
+			w.sleep(bounded, changed)
+		}
+		switch {
+		case ctx.Err() != nil:
+			return nil, fmt.Errorf("read %s partition %d: wait for %s: %w", bs.spec.Name, id.Partition, opts.AtLeast.At(id.Partition), context.Cause(ctx))
+		case bounded.Err() != nil:
+			return nil, w.outcome
+		}
+		changed = r.changed(id)
+		if rd, err = w.look(bounded); err == nil {
+			return rd, nil
+		}
+	}
+}
+
+// waiting is one read on its way to a token.
+type waiting struct {
+	r       *Runtime
+	bs      *builtStore
+	id      store.TaskID
+	opts    store.ReadOptions
+	arrived time.Time
+	// onlyCut: the last look found everything but the cut. unproven: a confirmation of the owner is missing, for which
+	// nothing wakes a waiter but time.
+	onlyCut, unproven bool
+	// outcome is what the caller is told when its time is over.
+	outcome error
+}
+
+// look pins the last commit if it has what is wanted; *store.BehindError if not.
+func (w *waiting) look(ctx context.Context) (*reading, error) {
+	w.onlyCut = false
+	rd, err := w.pin(ctx, time.Time{})
+	if err != nil {
+		return nil, err
+	}
+	cp := rd.snap.Checkpoint()
+	read := cp.Position.Meets(w.opts.AtLeast.Inputs, w.id.Partition)
+	if read && w.cutMet(&cp) {
+		return rd, nil
+	}
+	w.onlyCut = read
+	w.outcome = w.behind(rd.token(&cp), cp.Position)
+	rd.Close()
+	return nil, w.outcome
+}
+
+// ask pins what is there once the instance was confirmed as the owner.
+func (w *waiting) ask(ctx context.Context) (*reading, error) {
+	rd, err := w.pin(ctx, w.arrived)
+	if w.unproven {
+		return nil, w.outcome
+	}
+	if err != nil {
+		return nil, err
+	}
+	if cp := rd.snap.Checkpoint(); !cp.Position.Meets(w.opts.AtLeast.Inputs, w.id.Partition) {
+		rd.Close() // another stay of the task, on offsets that were reset
+		return nil, w.outcome
+	}
+	return rd, nil
+}
+
+func (w *waiting) pin(ctx context.Context, after time.Time) (*reading, error) {
+	rd, err := w.r.pin(ctx, w.bs.spec.Name, w.id, w.opts, after)
+	e, ok := errors.AsType[*store.NotReadyError](err)
+	w.unproven = ok && e.Reason == reasonUnproven
+	if w.unproven && w.outcome == nil {
+		w.outcome = err
+	}
+	return rd, err
+}
+
+// passes reports whether waiting may change an outcome: the copy, which is here, is behind or not complete yet.
+func (w *waiting) passes(err error, here bool) bool {
+	if !here || is[*store.BehindError](err) {
+		return here
+	}
+	e, ok := errors.AsType[*store.NotReadyError](err)
+	return ok && (e.Reason == reasonStarting || e.Reason == reasonRestoring || e.Reason == reasonUnproven)
+}
+
+// sleep waits until looking again is worth it, at most until ctx ends.
+func (w *waiting) sleep(ctx context.Context, changed <-chan struct{}) {
+	var ask <-chan time.Time
+	if w.unproven {
+		t := time.NewTimer(probeInterval)
+		defer t.Stop()
+		ask = t.C
+	}
+	select {
+	case <-changed:
+	case <-ask:
+	case <-ctx.Done():
+	}
+}
+
+// cutMet reports whether a commit has reached the cut that is wanted, if one is.
+func (w *waiting) cutMet(cp *store.Checkpoint) bool {
+	want, ok := w.opts.AtLeast.Cuts[w.id.Partition]
+	return !ok || cp.Changelogs[w.bs.spec.Name].Next >= want.Next
+}
+
+// behind says how far a copy is in what the token asks for.
+func (w *waiting) behind(have store.Token, pos store.Position) error {
+	want := w.opts.AtLeast.At(w.id.Partition)
+	for topic := range want.Inputs {
+		if o, ok := pos[topic][w.id.Partition]; ok {
+			if have.Inputs == nil {
+				have.Inputs = make(store.Position)
+			}
+			have.Inputs.Set(topic, w.id.Partition, o)
+		}
+	}
+	return &store.BehindError{
+		Store: w.bs.spec.Name, Partition: w.id.Partition, Have: have, Want: want,
+		RetryAfter: min(max(w.r.cfg.CommitInterval, probeInterval), time.Second),
+	}
+}
+
+// refuse returns an error for a token that no waiting helps: of a changelog that is not there any more, or of a topic
+// that does not lead to the store. Nothing is refused before the topics are known.
+func (w *waiting) refuse() error {
+	name, p := w.bs.spec.Name, w.id.Partition
+	invalid := func(format string, args ...any) error {
+		return &store.InvalidRequestError{Field: "at_least", Reason: fmt.Sprintf("store %s partition %d: ", name, p) + fmt.Sprintf(format, args...)}
+	}
+	for topic, bound := range w.opts.AtLeast.Inputs {
+		if _, ok := bound[p]; !ok {
+			continue
+		}
+		if e, ok := w.r.built.bySource[topic]; !ok || e.sub != w.bs.sub {
+			return invalid("topic %s is no input of it", topic)
+		}
+	}
+	want, ok := w.opts.AtLeast.Cuts[p]
+	if !ok {
+		return nil
+	}
+	if w.bs.changelog == "" {
+		return invalid("it has no changelog, and the token a place in one")
+	}
+	if w.r.partitions(w.bs.sub.id) == 0 {
+		return nil
+	}
+	if id := w.r.internal[w.bs.changelog].ID; id != [16]byte{} && want.TopicID != [16]byte{} && id != want.TopicID {
+		return invalid("the token is of topic %s with id %x, which was deleted: its id is %x now", w.bs.changelog, want.TopicID, id)
+	}
+	return nil
+}
+
+// changed returns a channel that is closed when a task on this instance has come further or leaves; nil when it is not
+// here.
+func (r *Runtime) changed(id store.TaskID) <-chan struct{} {
+	if e := r.tasks.lookup(id); e != nil {
+		return e.mark.changed()
+	}
+	return nil
+}
+
+// token is that of a commit: how far the changelog of the store is when the commit is in it. A store without a changelog
+// has nothing that another owner could be asked for.
+func (r *reading) token(cp *store.Checkpoint) store.Token {
+	log, ok := cp.Changelogs[r.name]
+	if !ok {
+		return store.Token{}
+	}
+	return store.Token{Cuts: map[store.Partition]store.Cut{r.partition: {TopicID: log.TopicID, Next: log.Next}}}
+}
