@@ -29,7 +29,12 @@ import (
 // fakeStores is the Stores of one instance, in memory, with hooks for what real ones do only on bad days.
 type fakeStores struct {
 	mu    sync.Mutex
-	parts map[store.Partition][]store.Entry // sorted by key; what is not in it is not here
+	kind  store.Kind
+	parts map[store.Partition][]store.Entry // sorted by cursor; what is not in it is not here
+
+	// onOptions, if set, sees what is insisted on; an error of it is the error of Read.
+	onOptions func(p store.Partition, o store.ReadOptions) error
+	token     func(p store.Partition) store.Token
 
 	// onRead, if set, runs first; an error of it is the error of Read.
 	onRead func(ctx context.Context, p store.Partition) error
@@ -43,11 +48,16 @@ type fakeStores struct {
 }
 
 func newFakeStores() *fakeStores {
-	return &fakeStores{parts: map[store.Partition][]store.Entry{}, role: store.RoleActive}
+	return &fakeStores{kind: store.KindTimestampedKeyValue, parts: map[store.Partition][]store.Entry{}, role: store.RoleActive}
 }
 
-func (f *fakeStores) Read(ctx context.Context, name store.Name, p store.Partition, _ store.ReadOptions) (store.Reading, error) {
+func (f *fakeStores) Read(ctx context.Context, name store.Name, p store.Partition, o store.ReadOptions) (store.Reading, error) {
 	f.reads.Add(1)
+	if f.onOptions != nil {
+		if err := f.onOptions(p, o); err != nil {
+			return nil, err
+		}
+	}
 	if f.onRead != nil {
 		if err := f.onRead(ctx, p); err != nil {
 			return nil, err
@@ -60,21 +70,35 @@ func (f *fakeStores) Read(ctx context.Context, name store.Name, p store.Partitio
 		return nil, &store.NotReadyError{Store: name, Partition: p, Reason: "rebalancing", RetryAfter: time.Second}
 	}
 	f.readings.Add(1)
-	return &fakeReading{f: f, es: es}, nil
+	r := &fakeReading{NoReads: store.NoReads{Store: name, Kind: f.kind}, f: f, p: p, es: es, isolation: o.Isolation}
+	switch familyOf(f.kind) {
+	case windows:
+		return &fakeWindows{r}, nil
+	case sessions:
+		return &fakeSessions{r}, nil
+	case versions:
+		return &fakeVersions{r}, nil
+	default:
+		return &fakeKeyValues{r}, nil
+	}
 }
 
-func (f *fakeStores) put(p store.Partition, key, value []byte) {
+// add puts a row where its cursor says.
+func (f *fakeStores) add(p store.Partition, e store.Entry) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	es := slices.Clone(f.parts[p]) // readings keep theirs
-	i, found := slices.BinarySearchFunc(es, key, func(e store.Entry, k []byte) int { return bytes.Compare(e.Key, k) })
-	e := store.Entry{Key: key, Value: store.Value{Data: value, Timestamp: 42}}
+	i, found := slices.BinarySearchFunc(es, e.Cursor, func(e store.Entry, c []byte) int { return bytes.Compare(e.Cursor, c) })
 	if found {
 		es[i] = e
 	} else {
 		es = slices.Insert(es, i, e)
 	}
 	f.parts[p] = es
+}
+
+func (f *fakeStores) put(p store.Partition, key, value []byte) {
+	f.add(p, store.Entry{Key: key, Cursor: key, Value: store.Value{Data: value, Timestamp: 42}})
 }
 
 func (f *fakeStores) hold(ps ...store.Partition) {
@@ -98,13 +122,17 @@ func (f *fakeStores) drop(p store.Partition) []store.Entry {
 type fakeReading struct {
 	store.NoReads
 
-	f      *fakeStores
-	es     []store.Entry
-	closed bool
+	f         *fakeStores
+	p         store.Partition
+	es        []store.Entry
+	isolation store.Isolation
+	closed    bool
 }
 
-// KeyValue is the one kind it has.
-func (r *fakeReading) KeyValue() (store.KeyValueReader, error) { return r, nil }
+// fakeKeyValues has key-value reads.
+type fakeKeyValues struct{ *fakeReading }
+
+func (r *fakeKeyValues) KeyValue() (store.KeyValueReader, error) { return r, nil }
 
 func (r *fakeReading) Close() {
 	if r.closed {
@@ -119,24 +147,22 @@ func (r *fakeReading) Facts() store.Facts {
 	if r.f.age != nil {
 		age = r.f.age()
 	}
-	return store.Facts{Role: r.f.role, Sequence: 7, Position: store.Position{"in": {1: 99}}, Age: age}
+	f := store.Facts{Role: r.f.role, Sequence: 7, Position: store.Position{"in": {1: 99}}, Age: age, Isolation: r.isolation}
+	if r.f.token != nil {
+		f.Token = r.f.token(r.p)
+	}
+	return f
 }
 
-func (r *fakeReading) Get(_ context.Context, key []byte) (store.Value, error) {
-	if r.f.onGet != nil {
-		if err := r.f.onGet(); err != nil {
-			return store.Value{}, err
-		}
+func (r *fakeKeyValues) Get(_ context.Context, key []byte) (store.Value, error) {
+	e, err := r.find(func(e *store.Entry) bool { return bytes.Equal(e.Key, key) })
+	if err != nil {
+		return store.Value{}, err
 	}
-	for _, e := range r.es {
-		if bytes.Equal(e.Key, key) {
-			return store.Value{Data: bytes.Clone(e.Data), Timestamp: e.Timestamp}, nil
-		}
-	}
-	return store.Value{}, store.ErrNotFound
+	return store.Value{Data: bytes.Clone(e.Data), Timestamp: e.Timestamp}, nil
 }
 
-func (r *fakeReading) GetMany(ctx context.Context, keys [][]byte) ([]store.Value, []bool, error) {
+func (r *fakeKeyValues) GetMany(ctx context.Context, keys [][]byte) ([]store.Value, []bool, error) {
 	vs, found := make([]store.Value, len(keys)), make([]bool, len(keys))
 	for i, k := range keys {
 		v, err := r.Get(ctx, k)
@@ -150,26 +176,50 @@ func (r *fakeReading) GetMany(ctx context.Context, keys [][]byte) ([]store.Value
 
 func (r *fakeReading) ApproximateCount(context.Context) (int64, error) { return int64(len(r.es)), nil }
 
-func (r *fakeReading) Scan(_ context.Context, s store.Scan) (store.Iterator, error) {
+func (r *fakeKeyValues) Scan(_ context.Context, s store.Scan) (store.Iterator, error) {
 	if s.Prefix != nil && (s.From != nil || s.To != nil) {
 		return nil, &store.InvalidRequestError{Field: "prefix", Reason: "with bounds"}
 	}
+	return r.iterate(s.After, s.Reverse, func(e *store.Entry) bool {
+		return inKeys(e.Key, nil, s.From, s.To) && bytes.HasPrefix(e.Key, s.Prefix)
+	}), nil
+}
+
+// inKeys reports whether a key is the one that is wanted, or within inclusive bounds. nil: open.
+func inKeys(key, only, from, to []byte) bool {
+	return (only == nil || bytes.Equal(key, only)) && (from == nil || bytes.Compare(key, from) >= 0) && (to == nil || bytes.Compare(key, to) <= 0)
+}
+
+// iterate walks the rows that keep wants, behind a cursor.
+func (r *fakeReading) iterate(after []byte, reverse bool, keep func(*store.Entry) bool) store.Iterator {
 	var out []store.Entry
-	for _, e := range r.es {
-		if s.From != nil && bytes.Compare(e.Key, s.From) < 0 || s.To != nil && bytes.Compare(e.Key, s.To) > 0 ||
-			!bytes.HasPrefix(e.Key, s.Prefix) {
-			continue
-		}
-		if c := bytes.Compare(e.Key, s.After); s.After != nil && (!s.Reverse && c <= 0 || s.Reverse && c >= 0) {
+	for i := range r.es {
+		e := r.es[i]
+		if c := bytes.Compare(e.Cursor, after); after != nil && (!reverse && c <= 0 || reverse && c >= 0) || !keep(&e) {
 			continue
 		}
 		out = append(out, e)
 	}
-	if s.Reverse {
+	if reverse {
 		slices.Reverse(out)
 	}
 	r.f.iterators.Add(1)
-	return &fakeIterator{r: r, es: out, at: -1}, nil
+	return &fakeIterator{r: r, es: out, at: -1}
+}
+
+// find returns the first row that match accepts.
+func (r *fakeReading) find(match func(*store.Entry) bool) (store.Entry, error) {
+	if r.f.onGet != nil {
+		if err := r.f.onGet(); err != nil {
+			return store.Entry{}, err
+		}
+	}
+	for i := range r.es {
+		if match(&r.es[i]) {
+			return r.es[i], nil
+		}
+	}
+	return store.Entry{}, store.ErrNotFound
 }
 
 type fakeIterator struct {
@@ -241,10 +291,17 @@ func endpointOf(id string) string { return id + ".test:7070" }
 // nobody. adjust may change the configuration of a node before it starts.
 func newMesh(tb testing.TB, n, parts int, owner func(p int) int, adjust ...func(id string, c *Config, d *Deps)) *mesh {
 	tb.Helper()
+	return newMeshOf(tb, router.StoreInfo{Kind: store.KindTimestampedKeyValue}, n, parts, owner, adjust...)
+}
+
+// newMeshOf is newMesh with a store of any kind.
+func newMeshOf(
+	tb testing.TB, info router.StoreInfo, n, parts int, owner func(p int) int, adjust ...func(id string, c *Config, d *Deps),
+) *mesh {
+	tb.Helper()
 	m := &mesh{t: tb, conns: map[string]*grpc.ClientConn{}}
-	m.data = router.Data{Application: "app", Epoch: 1, Stores: []router.StoreInfo{
-		{Name: testStore, Kind: store.KindTimestampedKeyValue, Partitions: int32(parts), SourceTopic: "in"},
-	}}
+	info.Name, info.Partitions, info.SourceTopic = testStore, int32(parts), "in"
+	m.data = router.Data{Application: "app", Epoch: 1, Stores: []router.StoreInfo{info}}
 	for i := range n {
 		id := string(rune('a' + i))
 		m.data.Instances = append(m.data.Instances, router.Instance{ID: id, Incarnation: "1", Endpoint: endpointOf(id)})
@@ -285,6 +342,7 @@ func (m *mesh) start(in router.Instance, adjust []func(string, *Config, *Deps)) 
 		id: in.ID, stores: newFakeStores(), table: router.NewTable(), lis: bufconn.Listen(1 << 20),
 		reg: prometheus.NewRegistry(), done: make(chan error, 1),
 	}
+	nd.stores.kind = m.data.Stores[0].Kind
 	for _, id := range in.Active {
 		nd.stores.hold(id.Partition)
 	}

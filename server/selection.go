@@ -142,6 +142,9 @@ func (sc *scan) open(ctx context.Context, r *pinned, p store.Partition) (store.I
 			return nil, err
 		}
 		q := sc.versions
+		if q.From > q.To { // what is valid all the time in between overlaps it, as stores see it
+			return noRows{}, nil
+		}
 		q.Key, q.Reverse, q.After = sc.key, sc.reverse, sc.afterIn(p)
 		return v.Scan(ctx, q)
 	default:
@@ -152,6 +155,14 @@ func (sc *scan) open(ctx context.Context, r *pinned, p store.Partition) (store.I
 		return kv.Scan(ctx, sc.keyValues(p))
 	}
 }
+
+// noRows is an iterator at its end.
+type noRows struct{}
+
+func (noRows) Next() bool         { return false }
+func (noRows) Entry() store.Entry { return store.Entry{} }
+func (noRows) Err() error         { return nil }
+func (noRows) Close()             {}
 
 // keyValues is the scan of one partition of a key-value store. The prefix is left to the cursor when the scan has to start
 // at a key of its own: an engine does not take both.
