@@ -71,7 +71,9 @@ func TestSimSessionNeverGoesBack(t *testing.T) {
 		tr := truth{}
 		s := &session{f: f, seen: map[string]uint64{}}
 		home := make(map[string]store.Partition)
+		var order []int
 		for i := range keys {
+			order = append(order, i)
 			key := fmt.Sprintf("key-%03d", i)
 			tr[key]++
 			r := f.client.ProduceSync(t.Context(), &kgo.Record{Topic: testInput, Key: []byte(key), Value: []byte("v")})
@@ -84,8 +86,12 @@ func TestSimSessionNeverGoesBack(t *testing.T) {
 		ask := func(rounds int) {
 			for range rounds {
 				f.produce(tr, rng, 5, keys)
-				for key, p := range home {
-					s.read(all[rng.IntN(len(all))], key, p)
+				rng.Shuffle(len(order), func(i, j int) { order[i], order[j] = order[j], order[i] })
+				for _, i := range order {
+					key := fmt.Sprintf("key-%03d", i)
+					for _, in := range all { // also one that is dead to the others
+						s.read(in, key, home[key])
+					}
 				}
 				time.Sleep(time.Duration(rng.IntN(400)) * time.Millisecond)
 			}
