@@ -35,6 +35,7 @@ type fakeStores struct {
 	// onOptions, if set, sees what is insisted on; an error of it is the error of Read.
 	onOptions func(p store.Partition, o store.ReadOptions) error
 	token     func(p store.Partition) store.Token
+	shown     store.Isolation // at least, whatever was asked for
 
 	// onRead, if set, runs first; an error of it is the error of Read.
 	onRead func(ctx context.Context, p store.Partition) error
@@ -70,7 +71,7 @@ func (f *fakeStores) Read(ctx context.Context, name store.Name, p store.Partitio
 		return nil, &store.NotReadyError{Store: name, Partition: p, Reason: "rebalancing", RetryAfter: time.Second}
 	}
 	f.readings.Add(1)
-	r := &fakeReading{NoReads: store.NoReads{Store: name, Kind: f.kind}, f: f, p: p, es: es, isolation: o.Isolation}
+	r := &fakeReading{NoReads: store.NoReads{Store: name, Kind: f.kind}, f: f, p: p, es: es, isolation: max(o.Isolation, f.shown)}
 	switch familyOf(f.kind) {
 	case windows:
 		return &fakeWindows{r}, nil
