@@ -1,6 +1,7 @@
 package layered
 
 import (
+	"cmp"
 	"context"
 	"runtime"
 	"sync/atomic"
@@ -21,6 +22,7 @@ type walk struct {
 	view   *view
 	end    iteratorEnd
 	stores *Stores
+	name   store.Name
 	place  string // that opened it; only in builds with assertions
 	entry  store.Entry
 	err    error
@@ -39,7 +41,7 @@ var _ store.Iterator = (*iterator)(nil)
 
 // iterate opens an iterator over the tables of m and the engine under v, which it pins.
 func (s *Stores) iterate(m *merge, v *view, number int, end iteratorEnd) (store.Iterator, error) {
-	w := &walk{m: m, view: v, end: end, stores: s, place: opener()}
+	w := &walk{m: m, view: v, end: end, stores: s, name: v.stores[number].spec.Name, place: opener()}
 	m.stop = w.stopped
 	v.users.Add(1) // the caller has it pinned
 	s.iterators.Add(1)
@@ -81,11 +83,14 @@ func (w *walk) next() bool {
 	for {
 		r, ok := w.m.next()
 		if !ok {
-			w.err = w.m.err
+			w.err = cmp.Or(w.view.intact(w.name), w.m.err)
 			w.close()
 			return false
 		}
 		e, live, err := w.m.entry(r)
+		if cut := w.view.intact(w.name); cut != nil {
+			err = cut
+		}
 		if err != nil {
 			w.err = err
 			w.close()

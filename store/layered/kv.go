@@ -164,6 +164,7 @@ func (p *part) set(segment engine.Segment, key, data []byte, timestamp int64, fr
 		t.uncommitted += p.active.bytes.Load() - before
 	}
 	e.head.Load().silent = from == fromChangelog
+	t.touched = true
 	if heard {
 		return p.cache.after(e)
 	}

@@ -76,6 +76,7 @@ func (t *Task) load(ctx context.Context) error {
 	t.marks = marks{current: v.tick + 1, published: v.tick, oldest: t.oldest()}
 	t.moved = v.tick
 	t.uncommitted = 0
+	t.fresh.Store(true)
 	return t.expire(v)
 }
 

@@ -9,7 +9,7 @@ import (
 	"github.com/statemesh/statemesh/store/engine"
 )
 
-// Snapshot is a whole commit of a task. Safe for concurrent use until closed; what was opened from it ends with it.
+// Snapshot is a whole commit of a task, or what the writer had at the end of a batch. Safe for concurrent use until closed; what was opened from it ends with it.
 type Snapshot struct {
 	view   *view
 	stores *Stores
@@ -148,7 +148,11 @@ func (r *reader) getOne(ctx context.Context, segment engine.Segment, key []byte)
 		return store.Value{}, err
 	}
 	defer r.snap.leave()
-	return r.getRow(segment, key)
+	v, err := r.getRow(segment, key)
+	if cut := r.snap.view.intact(r.name()); cut != nil {
+		return store.Value{}, cut
+	}
+	return v, err
 }
 
 // none is what getOne returns for a row that cannot be there.
@@ -188,6 +192,9 @@ func (r *reader) GetMany(ctx context.Context, keys [][]byte) ([]store.Value, []b
 			return nil, nil, err
 		}
 	}
+	if err := r.snap.view.intact(r.name()); err != nil {
+		return nil, nil, err
+	}
 	return values, found, nil
 }
 
@@ -221,6 +228,8 @@ func (r *reader) scanRows(ctx context.Context, sc rowScan) (store.Iterator, erro
 func (r *reader) ApproximateCount(ctx context.Context) (int64, error) {
 	return r.count(func() (store.Iterator, error) { return r.Scan(ctx, store.Scan{}) })
 }
+
+func (r *reader) name() store.Name { return r.store().spec.Name }
 
 func (r *reader) count(scan func() (store.Iterator, error)) (int64, error) {
 	return r.store().counts.estimate(r.snap.view.tick, scan)

@@ -43,12 +43,21 @@ type Task struct {
 	base        *view // pinned while the turn is held
 	marks       marks
 	uncommitted int64
+	touched     bool // something was written since it was last shown
 
 	current atomic.Pointer[view] // nil once closed
+	// shown is a view of the overlay, nil when the last commit is all there is to show. Changed under pub.
+	shown atomic.Pointer[view]
+	// fresh says that shown, or the last commit, is what the writer had at the end of its last batch.
+	fresh atomic.Bool
+	// demand is until when the overlay is shown, in Unix nanoseconds; 0: nobody asked lately.
+	demand atomic.Int64
 
 	pub   sync.Mutex
 	views []*view               // those that may be alive, oldest first
 	scans map[*scanPin]struct{} // open iterators of the writer
+	// showing is closed when something is shown; nil: nobody waits.
+	showing chan struct{}
 	// dirtySince is when the oldest commit that has not moved was published; zero when all have.
 	dirtySince time.Time
 	urgent     bool      // recent commits are too big to wait
@@ -197,6 +206,7 @@ func (t *Task) Commit(cp store.Checkpoint) {
 	}
 	v.retain()
 	t.publish(v)
+	t.show(nil)
 	t.base.unpin()
 	t.base = nil
 	t.marks = marks{current: v.tick + 1, published: v.tick, oldest: t.oldest()}
@@ -219,6 +229,14 @@ func (t *Task) Rollback() {
 	if !t.inCommit {
 		return
 	}
+	t.pub.Lock()
+	t.cutShown()
+	for scan := range t.scans {
+		if scan.tick > t.marks.published {
+			scan.cut.Store(true)
+		}
+	}
+	t.pub.Unlock()
 	for _, p := range t.parts {
 		p.cache.forget()
 		for _, e := range p.written {
@@ -227,11 +245,7 @@ func (t *Task) Rollback() {
 		p.now = t.base.stores[p.number].now
 	}
 	t.pub.Lock()
-	for scan := range t.scans {
-		if scan.tick > t.marks.published {
-			scan.cut.Store(true)
-		}
-	}
+	t.show(nil)
 	t.pub.Unlock()
 	t.marks.current++
 	t.forget()
@@ -259,8 +273,10 @@ func (t *Task) Restore(name store.Name, batch []store.Change) error {
 
 // Snapshot pins the last published commit. It must be closed. A task whose checkpoint is Restoring has none:
 // *store.NotReadyError. ErrClosed after Close.
-func (t *Task) Snapshot() (*Snapshot, error) {
-	v := t.pinned()
+func (t *Task) Snapshot() (*Snapshot, error) { return t.snapshot(t.pinned()) }
+
+// snapshot is one of a pinned view.
+func (t *Task) snapshot(v *view) (*Snapshot, error) {
 	if v == nil {
 		return nil, store.ErrClosed
 	}
@@ -367,7 +383,7 @@ func (t *Task) forget() {
 	for _, p := range t.parts {
 		p.written = p.written[:0]
 	}
-	t.uncommitted = 0
+	t.uncommitted, t.touched = 0, false
 }
 
 // pinScan keeps versions for an iterator that was opened now. One that sees nothing uncommitted survives a rollback.

@@ -17,6 +17,8 @@ type view struct {
 	cp     store.Checkpoint
 	stores []storeView // by the store's number in the task
 	bases  []*base     // by the number of the engine in the task
+	// running is set in a view of the overlay, which shows more than a commit.
+	running *running
 	// users counts the readers, plus one while the view is current. It never leaves 0 again.
 	users atomic.Int64
 }
@@ -100,6 +102,11 @@ func (t *Task) publish(v *view) {
 	if old := t.current.Swap(v); old != nil {
 		old.unpin()
 	}
+	t.prune()
+}
+
+// prune forgets the views that nobody uses. The caller holds t.pub.
+func (t *Task) prune() {
 	alive := t.views[:0]
 	for _, w := range t.views {
 		if w.users.Load() > 0 {
