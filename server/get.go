@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/statemesh/statemesh/proto/statemesh/v1"
@@ -151,49 +150,13 @@ func (s *Server) getRemote(ctx context.Context, rd *read, to router.Replica, p s
 
 // getFrom asks one replica. The age of its answer is that of the moment the replica sent it.
 func (s *Server) getFrom(ctx context.Context, rd *read, to router.Replica, p store.Partition, l *lookup) (remotecache.Answer, string, error) {
-	bad := func(format string, args ...any) (remotecache.Answer, string, error) {
-		return remotecache.Answer{}, "", fmt.Errorf("%w: "+format, append([]any{wire.ErrMalformed}, args...)...)
-	}
-	client, err := s.peer(to)
+	r, err := s.lookupAt(ctx, rd, to, p, l.item)
 	if err != nil {
 		return remotecache.Answer{}, "", err
 	}
-	hop, cancel := s.hopContext(ctx)
-	defer cancel()
-	resp, err := client.Get(hop, &statemeshv1.GetRequest{
-		Store: string(rd.store), Key: l.key, Partition: new(int32(p)), Options: s.hopOptions(rd, to, p),
-		Instant: wire.FromInstant(l.at),
-	})
-	err = s.hopError(ctx, err)
-	var answer wire.Answer
-	var value store.Value
-	var span wire.Span
-	absent, ok := errors.AsType[*wire.AbsentError](err)
-	switch {
-	case ok:
-		answer = absent.Answer
-	case errors.Is(err, store.ErrNotFound):
-		return bad("an absence without a proof")
-	case err != nil:
-		return remotecache.Answer{}, "", err
-	default:
-		var has bool
-		if value, has = wire.ToValue(resp.GetValue()); !has {
-			return bad("no value")
-		}
-		if span, has = wire.ToSpan(resp.GetSpan()); has != (rd.family != keyValues) {
-			return bad("a value of a %s store: with times %v", rd.info.Kind, has)
-		}
-		if answer, err = wire.ToAnswer(resp.GetAnswer()); err != nil {
-			return remotecache.Answer{}, "", err
-		}
-	}
-	if answer.Partition != p {
-		return bad("an answer for partition %d, asked for %d", answer.Partition, p)
-	}
-	f := answer.Facts
+	f := r.answer.Facts
 	return remotecache.Answer{
-		Value: value, Start: span.Start, End: span.End, Found: !ok, Sequence: f.Sequence, Position: f.Position, Token: f.Token,
-		Age: f.Age, Isolation: f.Isolation, Epoch: answer.Epoch, Role: f.Role, Instance: answer.Instance,
-	}, answer.Endpoint, nil
+		Value: r.value, Start: r.span.Start, End: r.span.End, Found: r.found, Sequence: f.Sequence, Position: f.Position, Token: f.Token,
+		Age: f.Age, Isolation: f.Isolation, Epoch: r.answer.Epoch, Role: f.Role, Instance: r.answer.Instance,
+	}, r.answer.Endpoint, nil
 }

@@ -36,14 +36,16 @@ type lane struct {
 
 // rider is one lookup in a lane.
 type rider struct {
-	key []byte
-	p   store.Partition
+	item
+
+	p store.Partition
 	// turn hands the rider the batch that it shall carry, itself included. done says that the batch it was in is over.
 	turn chan []*rider
 	done chan struct{}
 
 	// Set before done is closed.
 	value  store.Value
+	span   wire.Span
 	found  bool
 	answer wire.Answer
 	err    error

@@ -40,7 +40,7 @@ func TestLaneSharesCalls(t *testing.T) {
 		const riders = 50
 		for i := range riders {
 			wg.Go(func() {
-				r := &rider{key: fmt.Appendf(nil, "key-%d", i)}
+				r := &rider{item: item{key: fmt.Appendf(nil, "key-%d", i)}}
 				err := l.ride(t.Context(), aLane, r, func(_ context.Context, batch []*rider) error {
 					mu.Lock()
 					sizes = append(sizes, len(batch))
@@ -72,7 +72,7 @@ func TestLaneBoundsBatches(t *testing.T) {
 		var wg sync.WaitGroup
 		for i := range 2000 {
 			wg.Go(func() {
-				r := &rider{key: make([]byte, 1+i)}
+				r := &rider{item: item{key: make([]byte, 1+i)}}
 				if i == 1999 {
 					r.key = make([]byte, laneBytes+1)
 				}
@@ -117,7 +117,7 @@ func TestLaneErrors(t *testing.T) {
 			var carriers, riders atomic.Int64
 			for range 20 {
 				wg.Go(func() {
-					r := &rider{key: []byte("k")}
+					r := &rider{item: item{key: []byte("k")}}
 					err := l.ride(t.Context(), aLane, r, func(_ context.Context, batch []*rider) error {
 						<-time.After(time.Millisecond)
 						if len(batch) == 1 {
@@ -163,7 +163,7 @@ func TestLaneCallersGiveUp(t *testing.T) {
 						ctx, cancel = context.WithTimeout(ctx, patience)
 						defer cancel()
 					}
-					r := &rider{key: fmt.Appendf(nil, "%d", i)}
+					r := &rider{item: item{key: fmt.Appendf(nil, "%d", i)}}
 					err := l.ride(ctx, aLane, r, func(ctx context.Context, batch []*rider) error {
 						select {
 						case <-time.After(time.Millisecond):

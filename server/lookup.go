@@ -13,17 +13,17 @@ import (
 	"github.com/statemesh/statemesh/store"
 )
 
-// lookupAt asks a peer for one key, together with others that ask it for the same kind of thing.
-func (s *Server) lookupAt(ctx context.Context, rd *read, to router.Replica, p store.Partition, key []byte) (*rider, error) {
+// lookupAt asks a peer for one value, together with others that ask it for the same kind of thing.
+func (s *Server) lookupAt(ctx context.Context, rd *read, to router.Replica, p store.Partition, it item) (*rider, error) {
 	client, err := s.peer(to)
 	if err != nil {
 		return nil, err
 	}
 	options := s.hopOptions(rd, to, p)
-	r := &rider{key: key, p: p}
+	r := &rider{item: it, p: p}
 	alone := func() error { return s.lookupAlone(ctx, rd, client, options, r) }
-	if options.GetAtLeast() != nil || options.GetWait() != nil {
-		return r, alone() // what it waits for is its own
+	if rd.family != keyValues || len(options.GetAtLeast()) > 0 || options.GetWait() != nil {
+		return r, alone() // one window of a key goes with no other; what a caller waits for is its own
 	}
 	shared, err := proto.MarshalOptions{Deterministic: true}.Marshal(options)
 	if err != nil {
@@ -48,6 +48,7 @@ func (s *Server) lookupAlone(
 	defer cancel()
 	resp, err := client.Get(hop, &statemeshv1.GetRequest{
 		Store: string(rd.store), Key: r.key, Partition: new(int32(r.p)), Options: options,
+		Instant: wire.FromInstant(r.at),
 	})
 	err = s.hopError(ctx, err)
 	absent, ok := errors.AsType[*wire.AbsentError](err)
@@ -61,6 +62,10 @@ func (s *Server) lookupAlone(
 	default:
 		if r.value, r.found = wire.ToValue(resp.GetValue()); !r.found {
 			return fmt.Errorf("%w: no value", wire.ErrMalformed)
+		}
+		var timed bool
+		if r.span, timed = wire.ToSpan(resp.GetSpan()); timed != (rd.family != keyValues) {
+			return fmt.Errorf("%w: a value of a %s store: with times %v", wire.ErrMalformed, rd.info.Kind, timed)
 		}
 		if r.answer, err = wire.ToAnswer(resp.GetAnswer()); err != nil {
 			return err
