@@ -27,6 +27,7 @@ type table struct {
 
 	arena    arena     // writer only
 	versions []version // writer only: room for new versions
+	free     *version  // writer only: versions to use again
 
 	indexMu sync.Mutex
 	index   atomic.Pointer[[]*entry] // the first entries, in order of their keys
@@ -200,7 +201,12 @@ func (t *table) version(head *version, oldest uint64) *version {
 	if v != nil && v.next != nil {
 		free := v.next
 		v.next = nil
+		t.keep(free.next)
 		return free
+	}
+	if v := t.free; v != nil {
+		t.free = v.next
+		return v
 	}
 	if len(t.versions) == 0 {
 		t.versions = make([]version, min(256, max(8, t.count.Load())))
@@ -209,6 +215,16 @@ func (t *table) version(head *version, oldest uint64) *version {
 	t.versions = t.versions[1:]
 	t.bytes.Add(versionCost)
 	return v
+}
+
+// keep takes a chain that no reader can reach. A chain grows while a long read, or a move, holds back the oldest tick; the
+// versions that it needs no longer serve other keys.
+func (t *table) keep(chain *version) {
+	for chain != nil {
+		v := chain
+		chain = v.next
+		v.next, t.free = t.free, v
+	}
 }
 
 // fill sets the value of a version that no reader looks at.
