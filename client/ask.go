@@ -130,5 +130,8 @@ func (c *Client) accept(name store.Name, o *callOptions, a *wire.Answer, sent ti
 			Reason: "the answer was " + a.Facts.Age.Round(time.Microsecond).String() + " old when it arrived, the bound is " + bound.String(),
 		}
 	}
+	if o.session != nil {
+		o.session.Saw(name, a.Facts.Token)
+	}
 	return nil
 }

@@ -178,6 +178,10 @@ func (a *attempts) judge(s *router.Snapshot, f failure) (wait time.Duration, ret
 		a.tried, a.force = nil, a.c.following.Load() == 0
 		return max(atLeast(e.RetryAfter), round), true
 	}
+	if e, ok := errors.AsType[*store.NotActiveError](err); ok {
+		a.tried, a.force = nil, a.c.following.Load() == 0
+		return max(atLeast(e.RetryAfter), round), true
+	}
 	switch {
 	case errors.Is(err, store.ErrNoReplica), errors.Is(err, ErrNoMap):
 		a.tried, a.force = nil, a.c.following.Load() == 0

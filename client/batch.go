@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -19,6 +20,8 @@ type Lookup struct {
 	Value store.Value
 	// Found is false when the key has no value, which is as much a proof as a [store.ErrNotFound].
 	Found bool
+	// Span is the window, the session, or the time the version was valid; zero in key-value stores.
+	Span Span
 	// Partition of the key.
 	Partition store.Partition
 	// Answer says what the result is worth. The results of one partition share its Position.
@@ -29,10 +32,19 @@ type Lookup struct {
 // is read at one commit; different partitions may be read at different moments. An error means that at least one key was
 // not answered; no results are returned then.
 func (c *Client) BatchGet(ctx context.Context, name store.Name, keys [][]byte, opts ...Option) ([]Lookup, error) {
-	if len(keys) == 0 {
+	points := make([]Point, len(keys))
+	for i, key := range keys {
+		points[i].Key = key
+	}
+	return c.BatchFetch(ctx, name, points, opts...)
+}
+
+// BatchFetch is [Client.BatchGet] of windows, sessions or versions.
+func (c *Client) BatchFetch(ctx context.Context, name store.Name, points []Point, opts ...Option) ([]Lookup, error) {
+	if len(points) == 0 {
 		return nil, nil
 	}
-	b := &batch{c: c, name: name, o: gather(opts), keys: keys, results: make([]Lookup, len(keys))}
+	b := &batch{c: c, name: name, o: gather(opts), points: points, results: make([]Lookup, len(points))}
 	if err := c.ask(ctx, "batch get", name, b.o, b.open, b.send); err != nil {
 		return nil, err
 	}
@@ -44,7 +56,7 @@ type batch struct {
 	c       *Client
 	name    store.Name
 	o       *callOptions
-	keys    [][]byte
+	points  []Point
 	results []Lookup
 
 	mu sync.Mutex // guards byPart and results
@@ -58,13 +70,13 @@ func (b *batch) open(s *router.Snapshot) ([]store.Partition, error) {
 	defer b.mu.Unlock()
 	byPart := make(map[store.Partition][]int)
 	var parts []store.Partition
-	for i, key := range b.keys {
+	for i := range b.points {
 		if b.results[i].Answer != nil {
 			continue
 		}
-		p, err := partitionOf(s, b.name, key, b.o)
+		p, err := partitionOf(s, b.name, b.points[i].Key, b.o)
 		if err != nil {
-			return nil, fmt.Errorf("key %d of %d: %w", i, len(b.keys), err)
+			return nil, fmt.Errorf("key %d of %d: %w", i, len(b.points), err)
 		}
 		if byPart[p] == nil {
 			parts = append(parts, p)
@@ -86,12 +98,23 @@ func (b *batch) send(ctx context.Context, q statemeshv1.QueryServiceClient, part
 	return b.lookup(ctx, q, indexes)
 }
 
-// lookup asks for keys. What is too much for one message, of the request, the answer, or in number, goes in two halves.
-func (b *batch) lookup(ctx context.Context, q statemeshv1.QueryServiceClient, indexes []int) error {
-	req := &statemeshv1.BatchGetRequest{Store: string(b.name), Keys: make([][]byte, len(indexes)), Options: b.o.proto(b.name)}
-	for i, at := range indexes {
-		req.Keys[i] = b.keys[at]
+// request is the request for some values: keys alone where that says it all.
+func (b *batch) request(indexes []int) *statemeshv1.BatchGetRequest {
+	req := &statemeshv1.BatchGetRequest{Store: string(b.name), Options: b.o.proto(b.name)}
+	plain := !slices.ContainsFunc(indexes, func(at int) bool { return b.points[at].at != wire.Instant{} })
+	for _, at := range indexes {
+		if p := &b.points[at]; plain {
+			req.Keys = append(req.Keys, p.Key)
+		} else {
+			req.Lookups = append(req.Lookups, &statemeshv1.Lookup{Key: p.Key, Instant: wire.FromInstant(p.at)})
+		}
 	}
+	return req
+}
+
+// lookup asks for values. What is too much for one message, of the request, the answer, or in number, goes in two halves.
+func (b *batch) lookup(ctx context.Context, q statemeshv1.QueryServiceClient, indexes []int) error {
+	req := b.request(indexes)
 	sent := time.Now()
 	resp, err := q.BatchGet(ctx, req)
 	if err = wire.FromStatus(err); err != nil {
@@ -127,6 +150,7 @@ func (b *batch) lookup(ctx context.Context, q statemeshv1.QueryServiceClient, in
 			return fmt.Errorf("%w: no answer for partition %d", wire.ErrMalformed, l.Partition)
 		}
 		l.Value, l.Found = wire.ToValue(r.GetValue())
+		l.Span = spanOf(r.GetSpan())
 		b.results[at] = l
 	}
 	return nil

@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"time"
 
@@ -11,17 +12,37 @@ import (
 	"github.com/statemesh/statemesh/store"
 )
 
-// Count is an estimate of a number of keys.
+// Count is a number of rows: of keys, windows, sessions, or keys that have a latest version.
 type Count struct {
-	// Approximate number of keys; see upstream's approximateNumEntries.
+	// Approximate number; see upstream's approximateNumEntries. The exact one, of [Client.CountExact].
 	Approximate int64
+	// Partitions are the parts of the sum, in no particular order.
+	Partitions []PartitionCount
 	// Answers say what it is worth, one per partition, in no particular order.
 	Answers []Answer
 }
 
-// Count estimates the number of keys of a store, over all partitions or the one of [InPartition]. Owners are asked side
+// PartitionCount is the size of one partition.
+type PartitionCount struct {
+	Partition store.Partition
+	Rows      int64
+	// Bytes of keys and values, approximately; -1 when the replica cannot tell.
+	Bytes int64
+}
+
+// Count estimates the number of rows of a store, over all partitions or the one of [InPartition]. Owners are asked side
 // by side.
 func (c *Client) Count(ctx context.Context, name store.Name, opts ...Option) (Count, error) {
+	return c.count(ctx, name, false, opts)
+}
+
+// CountExact counts every row: each partition's at its own commit, as costly as a scan, and within its limits. Versioned
+// stores refuse it.
+func (c *Client) CountExact(ctx context.Context, name store.Name, opts ...Option) (Count, error) {
+	return c.count(ctx, name, true, opts)
+}
+
+func (c *Client) count(ctx context.Context, name store.Name, exact bool, opts []Option) (Count, error) {
 	o := gather(opts)
 	var mu sync.Mutex // guards what follows
 	var out Count
@@ -44,7 +65,9 @@ func (c *Client) Count(ctx context.Context, name store.Name, opts ...Option) (Co
 	}
 	send := func(ctx context.Context, q statemeshv1.QueryServiceClient, parts []store.Partition) error {
 		sent := time.Now()
-		resp, err := q.Count(ctx, &statemeshv1.CountRequest{Store: string(name), Partitions: toInt32(parts), Options: o.proto(name)})
+		resp, err := q.Count(ctx, &statemeshv1.CountRequest{
+			Store: string(name), Partitions: toInt32(parts), Options: o.proto(name), Exact: exact,
+		})
 		if err != nil {
 			return err
 		}
@@ -57,8 +80,18 @@ func (c *Client) Count(ctx context.Context, name store.Name, opts ...Option) (Co
 				return err
 			}
 		}
+		if exact && resp.ExactCount == nil {
+			return fmt.Errorf("%w: no exact count", wire.ErrMalformed)
+		}
 		mu.Lock()
 		defer mu.Unlock()
+		for _, m := range resp.GetPartitions() {
+			n := PartitionCount{Partition: store.Partition(m.GetPartition()), Rows: m.GetRows(), Bytes: -1}
+			if m.ApproximateBytes != nil {
+				n.Bytes = m.GetApproximateBytes()
+			}
+			out.Partitions = append(out.Partitions, n)
+		}
 		out.Approximate += resp.GetApproximateCount()
 		out.Answers = append(out.Answers, answers...)
 		for _, p := range parts {

@@ -15,27 +15,36 @@ import (
 // time on the way included.
 type Answer = wire.Answer
 
-// Result is the value of a key.
+// Result is one value.
 type Result struct {
-	Value  store.Value
+	Value store.Value
+	// Span is the window, the session, or the time the version was valid; zero in key-value stores.
+	Span   Span
 	Answer Answer
 }
 
-// Get returns the value of key. [store.ErrNotFound] is a proof that it has none; the result's Answer says whose. Any
-// other error means that nothing is known about the key.
+// Get returns the value of key, in a versioned store its latest version. [store.ErrNotFound] is a proof that it has none;
+// the result's Answer says whose. Any other error means that nothing is known about the key.
 func (c *Client) Get(ctx context.Context, name store.Name, key []byte, opts ...Option) (Result, error) {
+	return c.point(ctx, "get", name, Point{Key: key}, opts)
+}
+
+// point asks for one value.
+func (c *Client) point(ctx context.Context, op string, name store.Name, what Point, opts []Option) (Result, error) {
 	o := gather(opts)
 	var r Result
 	var at store.Partition
 	open := func(s *router.Snapshot) ([]store.Partition, error) {
 		var err error
-		at, err = partitionOf(s, name, key, o)
+		at, err = partitionOf(s, name, what.Key, o)
 		return []store.Partition{at}, err
 	}
 	send := func(ctx context.Context, q statemeshv1.QueryServiceClient, parts []store.Partition) error {
 		p := int32(parts[0])
 		sent := time.Now()
-		resp, err := q.Get(ctx, &statemeshv1.GetRequest{Store: string(name), Key: key, Partition: &p, Options: o.proto(name)})
+		resp, err := q.Get(ctx, &statemeshv1.GetRequest{
+			Store: string(name), Key: what.Key, Partition: &p, Options: o.proto(name), Instant: wire.FromInstant(what.at),
+		})
 		if err != nil {
 			return c.absence(name, o, err, sent, &r)
 		}
@@ -46,9 +55,10 @@ func (c *Client) Get(ctx context.Context, name store.Name, key []byte, opts ...O
 		if r.Value, ok = wire.ToValue(resp.GetValue()); !ok {
 			return wire.ErrMalformed
 		}
+		r.Span = spanOf(resp.GetSpan())
 		return c.accept(name, o, &r.Answer, sent)
 	}
-	if err := c.ask(ctx, "get", name, o, open, send); err != nil {
+	if err := c.ask(ctx, op, name, o, open, send); err != nil {
 		if !errors.Is(err, store.ErrNotFound) {
 			r = Result{}
 		}

@@ -15,7 +15,8 @@ type Option func(*callOptions)
 type callOptions struct {
 	read      wire.ReadOptions
 	partition store.Partition
-	placed    bool   // partition was given
+	placed    bool // partition was given
+	session   *ReadSession
 	via       string // endpoint to ask, whoever owns the key
 	anyone    bool   // ask a random instance
 	err       error  // what is wrong with the options
@@ -29,8 +30,15 @@ func gather(opts []Option) *callOptions {
 	return o
 }
 
+// proto is the message of the next request to a store: a session has grown since the last one.
 func (o *callOptions) proto(name store.Name) *statemeshv1.ReadOptions {
-	return wire.FromReadOptions(name, &o.read)
+	if o.session == nil {
+		return wire.FromReadOptions(name, &o.read)
+	}
+	read := o.read
+	read.AtLeast = read.AtLeast.Clone()
+	read.AtLeast.Raise(o.session.Token(name))
+	return wire.FromReadOptions(name, &read)
 }
 
 func (o *callOptions) prefer() router.Preference {
@@ -57,6 +65,31 @@ func NoCache() Option { return func(o *callOptions) { o.read.BypassCache = true 
 
 // OnlyActive accepts an answer of the owner alone: no standby, no cache.
 func OnlyActive() Option { return func(o *callOptions) { o.read.OnlyActive = true } }
+
+// Isolation is what the read may see; without it [store.ReadCommitted]. The answer says what it shows.
+func Isolation(level store.Isolation) Option {
+	return func(o *callOptions) { o.read.Isolation = level }
+}
+
+// AtLeast is what the answer must contain: the token of an earlier answer of this store, or the positions of a produce
+// acknowledgement. A replica that has not come so far is passed over; *[store.BehindError] when none has, at once unless
+// there is a [Wait]. A [ReadSession] does this by itself.
+func AtLeast(t store.Token) Option { return func(o *callOptions) { o.read.AtLeast.Raise(t) } }
+
+// Wait is how long a replica may wait until it has what the caller insists on, within the deadline of the call. It changes
+// nothing for a caller that has no token.
+func Wait(d time.Duration) Option {
+	return func(o *callOptions) {
+		o.read.Wait = d
+		if d < 0 {
+			o.err = &store.InvalidRequestError{Field: "wait", Reason: d.String() + ": negative"}
+		}
+	}
+}
+
+// InReadSession makes the call part of a session: its answers show at least what the session has seen, and the session
+// has seen them then.
+func InReadSession(s *ReadSession) Option { return func(o *callOptions) { o.session = s } }
 
 // InPartition says where the key is, or which partition to read, instead of the hash of the key. For a key that the
 // default partitioner would not put there the server refuses to answer: it could prove nothing.

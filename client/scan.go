@@ -28,8 +28,10 @@ type ScanQuery struct {
 
 // Row is one row of a scan.
 type Row struct {
-	Key       []byte
-	Value     store.Value
+	Key   []byte
+	Value store.Value
+	// Span is the window, the session, or the time the version was valid; zero in key-value stores.
+	Span      Span
 	Partition store.Partition
 }
 
@@ -44,10 +46,16 @@ type Row struct {
 // goes on behind the last row at whoever owns them then, at a newer commit: no row is lost or repeated, and [Config].Timeout
 // without progress ends it. Breaking out of the loop ends the streams.
 func (c *Client) Scan(ctx context.Context, name store.Name, q ScanQuery, opts ...Option) iter.Seq2[Row, error] {
+	return c.scan(ctx, scan{name: name, q: q}, opts)
+}
+
+func (c *Client) scan(ctx context.Context, what scan, opts []Option) iter.Seq2[Row, error] {
 	return func(yield func(Row, error) bool) {
 		ctx, cancel := context.WithCancel(ctx)
-		defer cancel() // ends what is still streaming
-		s := &scan{c: c, name: name, q: q, o: gather(opts)}
+		defer cancel()  // ends what is still streaming
+		started := what // each range over it is a scan of its own
+		s := &started
+		s.c, s.o = c, gather(opts)
 		if err := s.plan(ctx); err != nil {
 			yield(Row{}, err)
 			return
@@ -57,10 +65,10 @@ func (c *Client) Scan(ctx context.Context, name store.Name, q ScanQuery, opts ..
 				_ = seg.open(ctx, seg.target) // whatever is wrong with it, fill finds out and does something about it
 			}
 		}
-		for n := int64(0); q.Limit == 0 || n < q.Limit; n++ {
+		for n := int64(0); s.q.Limit == 0 || n < s.q.Limit; n++ {
 			seg, err := s.least(ctx)
 			if seg != nil && ctx.Err() != nil { // what has arrived already would still flow
-				err = &CallError{Op: "scan", Store: name, Attempts: 1, Err: context.Cause(ctx)}
+				err = &CallError{Op: "scan", Store: s.name, Attempts: 1, Err: context.Cause(ctx)}
 			}
 			if err != nil {
 				yield(Row{}, err)
@@ -83,6 +91,10 @@ type scan struct {
 	q        ScanQuery
 	o        *callOptions
 	segments []*segment
+
+	// Of stores with times: only rows of this key; nil: of any. And the times, put into a request.
+	key   []byte
+	times func(*statemeshv1.ScanRequest)
 }
 
 // plan divides the partitions among their owners.
@@ -114,7 +126,7 @@ func (s *scan) plan(ctx context.Context) error {
 }
 
 func (s *scan) divide(a *attempts, m *router.Snapshot) ([]*segment, error) {
-	parts, err := partitionsOf(m, s.name, s.o)
+	parts, err := s.partitions(m)
 	if err != nil {
 		return nil, err
 	}
@@ -130,6 +142,15 @@ func (s *scan) divide(a *attempts, m *router.Snapshot) ([]*segment, error) {
 		segments[i] = &segment{s: s, parts: groups[i].parts, target: groups[i].target}
 	}
 	return segments, nil
+}
+
+// partitions are those that have rows: that of the key, or all.
+func (s *scan) partitions(m *router.Snapshot) ([]store.Partition, error) {
+	if s.key == nil {
+		return partitionsOf(m, s.name, s.o)
+	}
+	p, err := partitionOf(m, s.name, s.key, s.o)
+	return []store.Partition{p}, err
 }
 
 // least returns the segment with the next row in order, nil when there is none. There are few segments, one per owner.
@@ -149,9 +170,17 @@ func (s *scan) least(ctx context.Context) (*segment, error) {
 	return best, nil
 }
 
-// before orders rows by key in the direction of the scan, equal keys of different partitions by partition.
+// placeOf is where a row is in the order of its scan.
+func placeOf(r *statemeshv1.Row) []byte {
+	if c := r.GetCursor(); len(c) > 0 {
+		return c
+	}
+	return r.GetKey()
+}
+
+// before orders rows by place in the direction of the scan, equal places in different partitions by partition.
 func (s *scan) before(a, b *statemeshv1.Row) bool {
-	switch cmp := bytes.Compare(a.GetKey(), b.GetKey()); {
+	switch cmp := bytes.Compare(placeOf(a), placeOf(b)); {
 	case cmp == 0:
 		return a.GetPartition() < b.GetPartition()
 	case s.q.Reverse:
@@ -167,6 +196,10 @@ func (s *scan) request(parts []store.Partition, token []byte, limit int64) *stat
 		Store: string(s.name), Partitions: toInt32(parts), From: s.q.From, To: s.q.To, Prefix: s.q.Prefix,
 		Order: statemeshv1.Order_ORDER_ASCENDING, ResumeToken: token, Options: s.o.proto(s.name),
 	}
+	if s.times != nil {
+		req.Key = s.key
+		s.times(req)
+	}
 	if s.q.Reverse {
 		req.Order = statemeshv1.Order_ORDER_DESCENDING
 	}
@@ -178,7 +211,7 @@ func (s *scan) request(parts []store.Partition, token []byte, limit int64) *stat
 
 // rowOf reads a row of a message.
 func rowOf(m *statemeshv1.Row) Row {
-	r := Row{Key: m.GetKey(), Partition: store.Partition(m.GetPartition())}
+	r := Row{Key: m.GetKey(), Span: spanOf(m.GetSpan()), Partition: store.Partition(m.GetPartition())}
 	r.Value, _ = wire.ToValue(m.GetValue()) // its presence was checked when the message came
 	return r
 }

@@ -156,6 +156,9 @@ func (g *segment) receive(ctx context.Context) error {
 		if len(r.GetKey()) == 0 || r.GetValue() == nil {
 			return fmt.Errorf("%w: scan: row without key or value", wire.ErrMalformed)
 		}
+		if (r.GetSpan() != nil) != (g.s.times != nil) || (len(r.GetCursor()) > 0) != (g.s.times != nil) {
+			return fmt.Errorf("%w: scan: row of another kind of store", wire.ErrMalformed)
+		}
 	}
 	if st.first {
 		if err := g.answers(m.GetAnswers()); err != nil {

@@ -23,10 +23,12 @@ func NewView[K, V any](c *Client, name store.Name, keys serde.Serde[K], values s
 	return &View[K, V]{c: c, name: name, keys: keys, values: values}
 }
 
-// Item is one key of a view with its value.
+// Item is one row of a view.
 type Item[K, V any] struct {
 	Key   K
 	Value V
+	// Span is the window, the session, or the time the version was valid; zero in a View.
+	Span Span
 	// Timestamp in Unix milliseconds; -1 when the store keeps none.
 	Timestamp int64
 	Partition store.Partition
@@ -84,9 +86,14 @@ func (v *View[K, V]) BatchGet(ctx context.Context, keys []K, opts ...Option) ([]
 
 // Scan reads items in the order of their key bytes. See [Client.Scan]. A row that the serdes cannot read ends it.
 func (v *View[K, V]) Scan(ctx context.Context, q ScanQuery, opts ...Option) iter.Seq2[Item[K, V], error] {
+	return v.items(v.c.Scan(ctx, v.name, q, opts...))
+}
+
+// items decodes rows.
+func (v *View[K, V]) items(rows iter.Seq2[Row, error]) iter.Seq2[Item[K, V], error] {
 	return func(yield func(Item[K, V], error) bool) {
-		for row, err := range v.c.Scan(ctx, v.name, q, opts...) {
-			item := Item[K, V]{Timestamp: row.Value.Timestamp, Partition: row.Partition, Found: true}
+		for row, err := range rows {
+			item := Item[K, V]{Span: row.Span, Timestamp: row.Value.Timestamp, Partition: row.Partition, Found: true}
 			if err == nil {
 				if item.Key, err = v.keys.Decode(row.Key); err != nil {
 					err = fmt.Errorf("store %s: key: %w", v.name, err)
@@ -108,17 +115,39 @@ func (v *View[K, V]) Scan(ctx context.Context, q ScanQuery, opts ...Option) iter
 
 // Range is Scan from one key to another, both inclusive in the order of their bytes. A key that stands for nil is no bound.
 func (v *View[K, V]) Range(ctx context.Context, from, to K, opts ...Option) iter.Seq2[Item[K, V], error] {
-	return func(yield func(Item[K, V], error) bool) {
-		var q ScanQuery
-		var err error
-		if q.From, err = v.key(from); err == nil {
-			q.To, err = v.key(to)
-		}
-		if err != nil {
-			yield(Item[K, V]{}, err)
-			return
-		}
-		v.Scan(ctx, q, opts...)(yield)
+	var q ScanQuery
+	var err error
+	if q.From, err = v.key(from); err == nil {
+		q.To, err = v.key(to)
+	}
+	if err != nil {
+		return failed[Item[K, V]](err)
+	}
+	return v.Scan(ctx, q, opts...)
+}
+
+// point asks for one value.
+func (v *View[K, V]) point(
+	key K, ask func(key []byte) (Result, error),
+) (Item[K, V], Answer, error) {
+	k, err := v.key(key)
+	if err != nil {
+		return Item[K, V]{}, Answer{}, err
+	}
+	r, err := ask(k)
+	if err != nil {
+		return Item[K, V]{}, r.Answer, err
+	}
+	item := Item[K, V]{Key: key, Span: r.Span, Timestamp: r.Value.Timestamp, Partition: r.Answer.Partition, Found: true}
+	item.Value, err = v.value(r.Value)
+	return item, r.Answer, err
+}
+
+// failed is a scan that cannot begin.
+func failed[T any](err error) iter.Seq2[T, error] {
+	return func(yield func(T, error) bool) {
+		var zero T
+		yield(zero, err)
 	}
 }
 
