@@ -65,7 +65,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err erro
 	if err := fs.Parse(args); err != nil {
 		return err
 	}
-	debug.SetGCPercent(50) // as statemesh serve; the floors are measured under it, too
+	debug.SetGCPercent(25) // as statemesh serve; the floors are measured under it, too
 	if *serve != "" {
 		b := &bench{brokers: strings.Split(*brokers, ","), dir: *serveDir, profiles: *profiles}
 		return b.serve(ctx, *serve, os.Stdin)

@@ -55,13 +55,14 @@ func (in *input) push(records []*kgo.Record) {
 
 func (in *input) peek() *kgo.Record { return in.queue[in.head] }
 
-// advance takes the head off the queue: it is processed, or skipped for good.
+// advance takes the head off the queue: it is processed, or skipped for good. The client takes its memory back.
 func (in *input) advance() {
 	r := in.queue[in.head]
 	in.queue[in.head] = nil
 	in.head++
 	in.headReady = false
 	in.next, in.leaderEpoch = store.Offset(r.Offset)+1, r.LeaderEpoch
+	r.Recycle()
 }
 
 // drop forgets what waits.

@@ -113,8 +113,12 @@ func (o *output) change(log *changelog, p store.Partition, c store.Change) error
 // letter sends a record that could not be processed to the dead letter topic.
 func (o *output) letter(topic string, r *kgo.Record, headers []kgo.RecordHeader) error {
 	rec := o.records.next()
-	rec.Topic, rec.Key, rec.Value, rec.Timestamp = topic, r.Key, r.Value, r.Timestamp
-	rec.Headers = append(append(rec.Headers, r.Headers...), headers...)
+	rec.Topic, rec.Timestamp = topic, r.Timestamp
+	rec.Key, rec.Value = o.bytes.copy(r.Key), o.bytes.copy(r.Value) // r goes back to the client before this is sent
+	for _, h := range r.Headers {
+		rec.Headers = append(rec.Headers, kgo.RecordHeader{Key: h.Key, Value: o.bytes.copy(h.Value)})
+	}
+	rec.Headers = append(rec.Headers, headers...)
 	return o.produce(rec, o.promise)
 }
 

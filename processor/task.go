@@ -265,7 +265,7 @@ func (t *task) prepare(in *input) (bool, error) {
 	return false, nil
 }
 
-// load puts a fetched record in hand. Its slices are the client's and stay as they are.
+// load puts a fetched record in hand. Its slices are the client's, and stay as they are until the input advances.
 func (t *task) load(r *kgo.Record) {
 	t.record = Record{Key: r.Key, Value: r.Value, Timestamp: r.Timestamp.UnixMilli()}
 	if len(r.Headers) > 0 {

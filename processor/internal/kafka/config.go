@@ -45,12 +45,12 @@ type Config struct {
 	// At least 1s, at most 1h.
 	MetadataMaxAge time.Duration
 
-	// FetchBytes bounds what one stream thread's client fetches ahead, in bytes as they come from the broker (still
-	// compressed). Default 4 MiB, a quarter of it per fetch: unpacked it may be ten times as much, and a fetch that brings
-	// more than a tenth of a second of work makes nothing faster. At least 1 MiB.
+	// FetchBytes bounds the memory of what one stream thread's client fetches ahead: records as they lie in memory, unpacked,
+	// for which brokers are asked for as much less as they compress. Default 16 MiB, a quarter of it per broker: a
+	// fetch that brings more than a few hundredths of a second of work makes nothing faster. At least 1 MiB.
 	FetchBytes int64
-	// ProduceBytes bounds what one stream thread's client holds to be produced; producing waits when it is reached.
-	// Default 16 MiB. At least 1 MiB.
+	// ProduceBytes bounds the keys and values that one stream thread's client holds to be produced, and once more what it
+	// spends on their records beside; producing waits when either is reached. Default 16 MiB. At least 1 MiB.
 	ProduceBytes int64
 	// MaxRecordBytes is the largest batch, and so the largest record, that is produced: it must not exceed the smallest
 	// max.message.bytes of the topics written to. Default 1,000,012, which fits in Kafka's default of 1,048,588.
@@ -129,7 +129,7 @@ func (c Config) withDefaults() Config {
 	c.RequestTimeout = cmp.Or(c.RequestTimeout, 10*time.Second)
 	c.RetryTimeout = cmp.Or(c.RetryTimeout, 30*time.Second)
 	c.MetadataMaxAge = cmp.Or(c.MetadataMaxAge, 5*time.Minute)
-	c.FetchBytes = cmp.Or(c.FetchBytes, 4<<20)
+	c.FetchBytes = cmp.Or(c.FetchBytes, 16<<20)
 	c.ProduceBytes = cmp.Or(c.ProduceBytes, 16<<20)
 	c.MaxRecordBytes = cmp.Or(c.MaxRecordBytes, 1_000_012)
 	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))

@@ -77,7 +77,7 @@ func TestCF05OptionsReadBack(t *testing.T) {
 		"cancellation":        {kgo.AllowIdempotentProduceCancellation, false},
 		"in flight":           {kgo.MaxProduceRequestsInflightPerBroker, 1},
 		"batch bytes":         {kgo.ProducerBatchMaxBytes, int32(1_000_012)},
-		"buffered records":    {kgo.MaxBufferedRecords, int64(50_000)},
+		"buffered records":    {kgo.MaxBufferedRecords, int64(16 << 20 / 320)},
 		"buffered bytes":      {kgo.MaxBufferedBytes, int64(16 << 20)},
 		"linger":              {kgo.ProducerLinger, 5 * time.Millisecond},
 		"manual flush":        {kgo.ManualFlushing, false},

@@ -8,13 +8,18 @@ import (
 
 // Member returns the options of a stream thread's consumer when its producer is a client of its own: [Config.Thread]
 // without a transactional id, and with control records kept, so that the offset after a transaction's end is known.
+// The records are lent: whoever is done with one calls its Recycle, and keeps nothing of it.
 func (c Config) Member(t Thread) ([]kgo.Opt, error) {
 	t.TransactionalID = ""
 	opts, err := c.Thread(t)
 	if err != nil {
 		return nil, err
 	}
-	return append(opts, kgo.KeepControlRecords()), nil
+	return append(opts,
+		kgo.KeepControlRecords(),
+		kgo.WithHooks(newSizer(c.withDefaults().FetchBytes)),
+		kgo.WithPools(new(recycler)),
+	), nil
 }
 
 // Producer returns the options of a stream thread's producer when it is a client of its own. A producer that must be

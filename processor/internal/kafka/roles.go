@@ -26,9 +26,8 @@ const (
 	// fetchWait is how long a broker without data keeps a fetch: it bounds what a broker with data must wait when more
 	// brokers than concurrentFetches lead our partitions.
 	fetchWait = 250 * time.Millisecond
-	// maxBufferedRecords bounds the records to be produced where they are small: each costs some 300 bytes beside its
-	// key and value, which MaxBufferedBytes does not count.
-	maxBufferedRecords = 50_000
+	// mostOfPartition is how much of a fetch one partition may take.
+	mostOfPartition = 1 << 20
 	// connIdle closes connections that nothing used, well before the broker's connections.max.idle.ms of 10m.
 	connIdle = 5 * time.Minute
 )
@@ -235,8 +234,8 @@ func (c Config) Thread(t Thread) ([]kgo.Opt, error) {
 		kgo.FetchIsolationLevel(isolation),
 		kgo.FetchMinBytes(1),
 		kgo.FetchMaxWait(fetchWait),
-		kgo.FetchMaxBytes(int32(c.FetchBytes/concurrentFetches)),
-		kgo.FetchMaxPartitionBytes(int32(min(c.FetchBytes/concurrentFetches, 1<<20))),
+		kgo.FetchMaxBytes(newSizer(c.FetchBytes).size()),
+		kgo.FetchMaxPartitionBytes(min(newSizer(c.FetchBytes).size(), mostOfPartition)),
 		kgo.MaxConcurrentFetches(concurrentFetches),
 		kgo.RecheckPreferredReplicaInterval(30*time.Minute),
 	)
@@ -254,7 +253,7 @@ func (c Config) produce(t Thread, compression kgo.CompressionCodec) []kgo.Opt {
 		kgo.MaxProduceRequestsInflightPerBroker(1), // the only legal value with idempotence: kgo pipelines by itself
 		kgo.ProducerBatchCompression(compression, kgo.NoCompression()),
 		kgo.ProducerBatchMaxBytes(c.MaxRecordBytes),
-		kgo.MaxBufferedRecords(maxBufferedRecords),
+		kgo.MaxBufferedRecords(int(c.ProduceBytes / sentCost)), // small records: the bytes above do not count what they cost beside
 		kgo.MaxBufferedBytes(int(c.ProduceBytes)),
 		kgo.ProducerLinger(t.Linger),
 		kgo.ProduceRequestTimeout(min(c.RequestTimeout, t.TransactionTimeout)),
