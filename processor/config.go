@@ -107,6 +107,10 @@ type Config struct {
 	// RepartitionPurgeInterval is how often consumed records of repartition topics are deleted. Default 30s; negative
 	// switches it off.
 	RepartitionPurgeInterval time.Duration
+	// StateCleanupDelay is how long the copy of a task that runs on another instance stays on disk (upstream's
+	// state.cleanup.delay.ms). Default 10m, as upstream: a task that comes back by then is brought up to date, and not
+	// restored from nothing. Negative: copies stay for ever.
+	StateCleanupDelay time.Duration
 	// ReplicationFactor of internal topics that are created. Default -1: the broker's default.
 	ReplicationFactor int16
 
@@ -225,6 +229,7 @@ func (c Config) withDefaults() Config {
 	c.TransactionTimeout = cmp.Or(c.TransactionTimeout, min(10*time.Second, c.SessionTimeout/4*3))
 	c.TaskTimeout = cmp.Or(c.TaskTimeout, 5*time.Minute)
 	c.RepartitionPurgeInterval = cmp.Or(c.RepartitionPurgeInterval, 30*time.Second)
+	c.StateCleanupDelay = cmp.Or(c.StateCleanupDelay, 10*time.Minute)
 	c.BufferedRecordsPerPartition = cmp.Or(c.BufferedRecordsPerPartition, 1000)
 	c.MaxPollRecords = cmp.Or(c.MaxPollRecords, 1000)
 	c.UncommittedMaxBytes = cmp.Or(c.UncommittedMaxBytes, 64<<20)

@@ -10,6 +10,7 @@ import (
 // metrics of a runtime.
 type metrics struct {
 	records, commits, aborts, memberships, fetchErrors prometheus.Counter
+	copiesDropped                                      prometheus.Counter
 	dropped, dataLoss                                  *prometheus.CounterVec
 	commitSeconds                                      prometheus.Histogram
 	restoring, tasks, state                            prometheus.Gauge
@@ -26,11 +27,12 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		return f.NewGauge(prometheus.GaugeOpts{Name: "statemesh_" + name, Help: help})
 	}
 	return &metrics{
-		records:     counter("records_total", "Input records processed, those of aborted commits included."),
-		commits:     counter("commits_total", "Commits of stream threads."),
-		aborts:      counter("aborts_total", "Commits that were undone."),
-		memberships: counter("memberships_lost_total", "Group memberships that stream threads lost."),
-		fetchErrors: counter("fetch_errors_total", "Fetches of inputs that failed and were tried again."),
+		records:       counter("records_total", "Input records processed, those of aborted commits included."),
+		commits:       counter("commits_total", "Commits of stream threads."),
+		aborts:        counter("aborts_total", "Commits that were undone."),
+		memberships:   counter("memberships_lost_total", "Group memberships that stream threads lost."),
+		copiesDropped: counter("copies_dropped_total", "Local copies dropped because their tasks have long run elsewhere."),
+		fetchErrors:   counter("fetch_errors_total", "Fetches of inputs that failed and were tried again."),
 		dropped: f.NewCounterVec(prometheus.CounterOpts{
 			Name: "statemesh_dropped_records_total",
 			Help: "Input records that were not processed, by reason and what became of them.",

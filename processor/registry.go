@@ -194,15 +194,41 @@ func (g *registry) serving() int {
 	return n
 }
 
+// has reports whether the task has an entry: a thread runs or opens it, its state is handed over, or it is being closed.
+func (g *registry) has(id store.TaskID) bool {
+	g.mu.RLock()
+	defer g.mu.RUnlock()
+	return g.entries[id] != nil
+}
+
+// bar lets claims of a task that has no entry wait until done is called.
+func (g *registry) bar(id store.TaskID) (done func(), ok bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.entries[id] != nil {
+		return nil, false
+	}
+	e := &entryTask{id: id, thread: barred, restored: new(atomic.Int64), total: new(atomic.Int64), mark: new(watermark), free: make(chan struct{})}
+	g.entries[id] = e
+	return func() {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		delete(g.entries, id)
+		close(e.free)
+	}, true
+}
+
+// barred is the thread of an entry that nobody may claim until it is gone.
+const barred = -2
+
 // closeFree closes the states that nobody has held for as long as idle. They stay on disk as held copies.
 func (g *registry) closeFree(ctx context.Context, idle time.Duration) error {
-	const closing = -2
 	g.mu.Lock()
 	now := g.now()
 	var free []*entryTask
 	for _, e := range g.entries {
 		if e.thread == -1 && e.state != nil && now.Sub(e.since) >= idle {
-			e.thread, e.free = closing, make(chan struct{}) // claims wait
+			e.thread, e.free = barred, make(chan struct{}) // claims wait
 			free = append(free, e)
 		}
 	}

@@ -167,6 +167,7 @@ func (r *Runtime) run(ctx context.Context) (err error) {
 	serve("metadata", r.observer.Run)
 	serve("purge", r.purger.Run)
 	serve("handover", r.closeIdle)
+	serve("cleanup", r.cleanUp)
 
 	// Once the threads are told to stop, everything that still waits for a broker is cut off after a while.
 	stopped := context.AfterFunc(soft, func() {

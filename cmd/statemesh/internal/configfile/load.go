@@ -243,7 +243,7 @@ var fields = map[string]string{
 	"UncommittedMaxBytes": "statestore.uncommitted.max.bytes", "MaxTaskIdle": "max.task.idle.ms",
 	"TaskTimeout": "task.timeout.ms", "DeserializationHandler": "deserialization.exception.handler",
 	"ProcessingHandler": "processing.exception.handler", "DeadLetterTopic": "errors.dead.letter.queue.topic.name",
-	"RepartitionPurgeInterval": "repartition.purge.interval.ms", "ReplicationFactor": "replication.factor",
+	"RepartitionPurgeInterval": "repartition.purge.interval.ms", "StateCleanupDelay": "state.cleanup.delay.ms", "ReplicationFactor": "replication.factor",
 	"Kafka.Brokers": "bootstrap.servers", "Brokers": "bootstrap.servers", "ClientID": "client.id",
 	"Compression": "compression.type", "SASL.Mechanism": "sasl.mechanism", "SASL.User": "sasl.username",
 	"SASL.Password": "sasl.password", "MaxRecordBytes": "max.request.size", "FetchBytes": "fetch.max.bytes",

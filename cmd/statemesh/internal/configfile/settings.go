@@ -152,6 +152,8 @@ func processing() Section {
 			"Topic for records that a handler sends away; it must exist. Required with dead-letter."),
 		offAtZero(duration("repartition.purge.interval.ms", "30s", func(d *draft) *time.Duration { return &d.cfg.Processor.RepartitionPurgeInterval },
 			"How often consumed records of repartition topics are deleted")),
+		offAtZero(duration("state.cleanup.delay.ms", "10m0s", func(d *draft) *time.Duration { return &d.cfg.Processor.StateCleanupDelay },
+			"How long the local copy of a task that has moved to another instance is kept")),
 	}}
 }
 
