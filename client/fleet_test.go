@@ -31,6 +31,9 @@ type fleet struct {
 	owner map[store.Partition]string
 	rows  map[store.Partition]map[string][]byte
 	nodes map[string]*node
+	timed map[store.Name]*timedStore
+	// next is how far the changelogs of the partitions are.
+	next map[store.Partition]store.Offset
 }
 
 type node struct {
@@ -43,9 +46,13 @@ type node struct {
 }
 
 // startFleet starts a server per id. It panics when it cannot: examples have nobody to tell.
-func startFleet(ids ...string) *fleet {
+func startFleet(ids ...string) *fleet { return startFleetWith(server.Config{}, ids...) }
+
+// startFleetWith is startFleet with some limits of the servers.
+func startFleetWith(limits server.Config, ids ...string) *fleet {
 	f := &fleet{
 		epoch: 1, owner: map[store.Partition]string{}, rows: map[store.Partition]map[string][]byte{}, nodes: map[string]*node{},
+		timed: map[store.Name]*timedStore{}, next: map[store.Partition]store.Offset{},
 	}
 	for p := range store.Partition(partitions) {
 		f.owner[p] = ids[int(p)%len(ids)]
@@ -62,6 +69,7 @@ func startFleet(ids ...string) *fleet {
 			server.Config{
 				Application: application, Instance: id, Endpoint: n.endpoint, Listener: lis,
 				DefaultMaxStaleness: server.DefaultMaxStaleness, DrainTimeout: time.Second,
+				MaxScanRows: limits.MaxScanRows, ScanChunkBytes: limits.ScanChunkBytes,
 			},
 			server.Deps{Stores: n, Peers: n.pool, Table: n.table, Cache: cache})
 		if err != nil {
@@ -114,6 +122,12 @@ func (f *fleet) publish(ids ...string) {
 			KeyFormat: "string", ValueFormat: "int64", SourceTopic: "flights",
 		}},
 	}
+	for name, ts := range f.timed {
+		d.Stores = append(d.Stores, router.StoreInfo{
+			Name: name, Kind: ts.kind, Partitions: partitions, KeyFormat: "string", ValueFormat: "int64", SourceTopic: "flights",
+			WindowSize: time.Hour,
+		})
+	}
 	for _, id := range ids {
 		in := router.Instance{ID: id, Incarnation: "1", Endpoint: f.nodes[id].endpoint}
 		for p, o := range f.owner {
@@ -158,23 +172,32 @@ func (f *fleet) owned(id string) []store.Partition {
 }
 
 // Read makes a node the stores of its server.
-func (n *node) Read(_ context.Context, name store.Name, p store.Partition, _ store.ReadOptions) (store.Reading, error) {
+func (n *node) Read(_ context.Context, name store.Name, p store.Partition, o store.ReadOptions) (store.Reading, error) {
 	n.f.mu.Lock()
 	defer n.f.mu.Unlock()
-	if name != flights {
+	ts := n.f.timed[name]
+	if name != flights && ts == nil {
 		return nil, &store.UnknownStoreError{Store: name, Known: []store.Name{flights}}
 	}
 	if o := n.f.owner[p]; o != n.id {
 		return nil, &store.MovedError{Store: name, Partition: p, Instance: o, Endpoint: n.f.nodes[o].endpoint, Epoch: int64(n.f.epoch)}
 	}
-	return &reading{rows: maps.Clone(n.f.rows[p])}, nil
+	tok := store.Token{Cuts: map[store.Partition]store.Cut{p: {TopicID: [16]byte{1}, Next: n.f.next[p]}}}
+	if want := o.AtLeast.Cuts[p].Next; want > n.f.next[p] {
+		return nil, &store.BehindError{Store: name, Partition: p, Have: tok, Want: o.AtLeast, RetryAfter: time.Millisecond}
+	}
+	if ts != nil {
+		return ts.reading(p, tok), nil
+	}
+	return &reading{rows: maps.Clone(n.f.rows[p]), token: tok}, nil
 }
 
 // reading is a partition at one moment.
 type reading struct {
 	store.NoReads
 
-	rows map[string][]byte
+	rows  map[string][]byte
+	token store.Token
 }
 
 // KeyValue is the one kind it has.
@@ -215,7 +238,7 @@ func (r *reading) Scan(_ context.Context, s store.Scan) (store.Iterator, error) 
 func (r *reading) ApproximateCount(context.Context) (int64, error) { return int64(len(r.rows)), nil }
 
 func (r *reading) Facts() store.Facts {
-	return store.Facts{Role: store.RoleActive, Sequence: 1, Position: store.Position{}}
+	return store.Facts{Role: store.RoleActive, Sequence: 1, Position: store.Position{}, Token: r.token}
 }
 
 func (r *reading) Close() {}

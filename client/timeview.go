@@ -24,7 +24,7 @@ func (w *WindowView[K, V]) Fetch(ctx context.Context, key K, start time.Time, op
 
 // Of reads the windows of key that start between from and to, both inclusive, zero for open, earliest first.
 func (w *WindowView[K, V]) Of(ctx context.Context, key K, from, to time.Time, opts ...Option) iter.Seq2[Item[K, V], error] {
-	k, err := w.v.key(key)
+	k, err := w.v.oneKey(key)
 	if err != nil {
 		return failed[Item[K, V]](err)
 	}
@@ -51,7 +51,7 @@ func (s *SessionView[K, V]) Fetch(ctx context.Context, key K, start, end time.Ti
 
 // Of reads the sessions of key, earliest end first.
 func (s *SessionView[K, V]) Of(ctx context.Context, key K, opts ...Option) iter.Seq2[Item[K, V], error] {
-	k, err := s.v.key(key)
+	k, err := s.v.oneKey(key)
 	if err != nil {
 		return failed[Item[K, V]](err)
 	}
@@ -84,7 +84,7 @@ func (v *VersionView[K, V]) GetAsOf(ctx context.Context, key K, at time.Time, op
 // History reads the versions of key that were valid at some moment between from and to, both inclusive, zero for open,
 // earliest first.
 func (v *VersionView[K, V]) History(ctx context.Context, key K, from, to time.Time, opts ...Option) iter.Seq2[Item[K, V], error] {
-	k, err := v.v.key(key)
+	k, err := v.v.oneKey(key)
 	if err != nil {
 		return failed[Item[K, V]](err)
 	}

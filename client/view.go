@@ -151,6 +151,15 @@ func failed[T any](err error) iter.Seq2[T, error] {
 	}
 }
 
+// oneKey is a key that selects rows: one that stands for nil is refused as empty, and does not select them all.
+func (v *View[K, V]) oneKey(key K) ([]byte, error) {
+	k, err := v.key(key)
+	if k == nil {
+		k = []byte{}
+	}
+	return k, err
+}
+
 func (v *View[K, V]) key(key K) ([]byte, error) {
 	b, err := v.keys.Encode(key)
 	if err != nil {
