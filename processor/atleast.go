@@ -79,12 +79,12 @@ func (w *waiting) look(ctx context.Context) (*reading, error) {
 		return nil, err
 	}
 	cp := rd.snap.Checkpoint()
-	read := cp.Position.Meets(w.opts.AtLeast.Inputs, w.id.Partition)
+	read := rd.position().Meets(w.opts.AtLeast.Inputs, w.id.Partition)
 	if read && w.cutMet(&cp) {
 		return rd, nil
 	}
 	w.onlyCut = read
-	w.outcome = w.behind(rd.token(&cp), cp.Position)
+	w.outcome = w.behind(rd.token(&cp), rd.position())
 	rd.Close()
 	return nil, w.outcome
 }
@@ -98,7 +98,7 @@ func (w *waiting) ask(ctx context.Context) (*reading, error) {
 	if err != nil {
 		return nil, err
 	}
-	if cp := rd.snap.Checkpoint(); !cp.Position.Meets(w.opts.AtLeast.Inputs, w.id.Partition) {
+	if !rd.position().Meets(w.opts.AtLeast.Inputs, w.id.Partition) {
 		rd.Close() // another stay of the task, on offsets that were reset
 		return nil, w.outcome
 	}

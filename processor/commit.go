@@ -55,6 +55,12 @@ func (t *thread) collect() (parts []commitPart, offsets []offsetToCommit, record
 func (t *thread) commit(ctx context.Context) error {
 	t.dirtySince, t.aborted = time.Time{}, nil
 	began := t.rt.now()
+	for _, o := range t.running {
+		if err := o.task.flush(); err != nil { //nolint:contextcheck // records outlive any context: see output.produce
+			return err
+		}
+	}
+	t.showAll()
 	err := t.produceChanges() //nolint:contextcheck // records outlive any context: see output.produce
 	if err == nil && t.out.produced > 0 {
 		err = t.out.flush(ctx)

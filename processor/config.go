@@ -75,14 +75,23 @@ type Config struct {
 	TransactionTimeout time.Duration
 
 	// BufferedRecordsPerPartition stops the fetching of a partition that has this many records waiting (upstream's
-	// buffered.records.per.partition). Default 1000.
+	// buffered.records.per.partition), until half of them are processed. Default 1000.
 	BufferedRecordsPerPartition int
+	// InputBufferMaxBytes stops the fetching of partitions that have records waiting while all that waits takes so much
+	// (upstream's input.buffer.max.bytes, KIP-770), until half of it is free. It is divided among the threads; a record is
+	// processed however large it is. Default 64 MiB per instance: a second of input at a rate no task keeps up with.
+	InputBufferMaxBytes int64
 	// MaxPollRecords is how many records one poll takes out of the client's buffer. Default 1000: the time between
 	// two looks at timers and rebalances stays in the order of a millisecond.
 	MaxPollRecords int
-	// UncommittedMaxBytes forces an early commit when the uncommitted writes of a thread's tasks exceed it (upstream's
-	// statestore.uncommitted.max.bytes). Default 64 MiB per instance, divided among its threads.
+	// UncommittedMaxBytes forces an early commit when what a thread's tasks have written to stores and sinks since the last
+	// one takes so much (upstream's statestore.uncommitted.max.bytes, KIP-892). Default 64 MiB per instance, divided among its
+	// threads; -1: no bound.
 	UncommittedMaxBytes int64
+	// CacheMaxBytes is the record cache of the stores that ask for one with Spec.Caching (upstream's
+	// statestore.cache.max.bytes). Default 10 MiB per instance, as upstream, divided among its threads. Negative: none,
+	// every change is flushed at once.
+	CacheMaxBytes int64
 	// MaxTaskIdle is how long a task that has records of one input waits for the others to have some too, so that
 	// records of all inputs are processed in the order of their timestamps (upstream's max.task.idle.ms). Default 0:
 	// the smallest timestamp among what is buffered goes first, and nothing waits.
@@ -190,11 +199,14 @@ func (c Config) Validate() error {
 		{"NumStreamThreads", int64(c.NumStreamThreads)},
 		{"BufferedRecordsPerPartition", int64(c.BufferedRecordsPerPartition)},
 		{"MaxPollRecords", int64(c.MaxPollRecords)},
-		{"UncommittedMaxBytes", c.UncommittedMaxBytes},
+		{"InputBufferMaxBytes", c.InputBufferMaxBytes},
 	} {
 		if f.value < 1 {
 			bad(f.name, "%d: at least 1", f.value)
 		}
+	}
+	if c.UncommittedMaxBytes < 1 && c.UncommittedMaxBytes != -1 {
+		bad("UncommittedMaxBytes", "%d: at least 1, or -1 for no bound", c.UncommittedMaxBytes)
 	}
 	if c.ReplicationFactor < -1 {
 		bad("ReplicationFactor", "%d: -1 (the broker's default) or at least 1", c.ReplicationFactor)
@@ -233,6 +245,8 @@ func (c Config) withDefaults() Config {
 	c.BufferedRecordsPerPartition = cmp.Or(c.BufferedRecordsPerPartition, 1000)
 	c.MaxPollRecords = cmp.Or(c.MaxPollRecords, 1000)
 	c.UncommittedMaxBytes = cmp.Or(c.UncommittedMaxBytes, 64<<20)
+	c.InputBufferMaxBytes = cmp.Or(c.InputBufferMaxBytes, 64<<20)
+	c.CacheMaxBytes = cmp.Or(c.CacheMaxBytes, 10<<20)
 	c.OffsetReset = cmp.Or(c.OffsetReset, ResetEarliest)
 	c.ReplicationFactor = cmp.Or(c.ReplicationFactor, -1)
 	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))

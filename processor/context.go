@@ -34,8 +34,7 @@ func (c *Context) Store(name store.Name) (store.KeyValue, error) {
 // The error is that of a child and must be returned.
 func (c *Context) Forward(r Record) error {
 	for _, child := range c.node.children {
-		child.in = r
-		if err := child.process(&child.in); err != nil {
+		if err := c.node.hand(child, r); err != nil {
 			return err
 		}
 	}
@@ -46,14 +45,13 @@ func (c *Context) Forward(r Record) error {
 func (c *Context) ForwardTo(child string, r Record) error {
 	for _, n := range c.node.children {
 		if n.def.name == child {
-			n.in = r
-			return n.process(&n.in)
+			return c.node.hand(n, r)
 		}
 	}
 	return fmt.Errorf("processor %s: no child is called %q", c.node.def.name, child)
 }
 
-// RecordMetadata says where the record in hand came from; ok is false inside Init and inside a punctuation.
+// RecordMetadata says where the record in hand came from; ok is false inside Init, a punctuation and a flush listener.
 func (c *Context) RecordMetadata() (m RecordMetadata, ok bool) {
 	return c.task.current, c.task.hasCurrent
 }

@@ -105,3 +105,18 @@ func (e *RefusedError) Error() string {
 	}
 	return fmt.Sprintf("group %s: the leader gives this instance no tasks: %s: %s", e.Group, e.Problem, e.Detail)
 }
+
+// RecordTooLargeError reports a record for a sink that is too large to be produced. Sizes are in bytes.
+type RecordTooLargeError struct {
+	Topic       string
+	Size, Limit int64
+	// Setting that sets the limit.
+	Setting string
+}
+
+func (e *RecordTooLargeError) Error() string {
+	return fmt.Sprintf("sink topic %s: record of %d bytes is above %d (%s)", e.Topic, e.Size, e.Limit, e.Setting)
+}
+
+// Is matches store.ErrTooLarge.
+func (e *RecordTooLargeError) Is(target error) bool { return target == store.ErrTooLarge }

@@ -49,6 +49,9 @@ func (n *nodeRun) process(r *Record) error {
 		}
 		return nil
 	case nodeSink:
+		if err := n.task.env.admit(n.def.topics[0], r); err != nil {
+			return n.wrap(err)
+		}
 		n.task.produced++
 		return n.wrap(n.task.env.out.sink(n.def, r))
 	default:

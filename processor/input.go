@@ -29,6 +29,8 @@ type input struct {
 	partitionTime, committedTime int64
 	// paused says that fetching is off because the queue is full.
 	paused bool
+	// bytes is what the records that wait cost.
+	bytes int64
 }
 
 func newInput(tp store.TopicPartition) *input {
@@ -50,6 +52,9 @@ func (in *input) push(records []*kgo.Record) {
 		clear(in.queue[n:])
 		in.queue, in.head = in.queue[:n], 0
 	}
+	for _, r := range records {
+		in.bytes += bytesOf(r)
+	}
 	in.queue = append(in.queue, records...)
 }
 
@@ -58,6 +63,7 @@ func (in *input) peek() *kgo.Record { return in.queue[in.head] }
 // advance takes the head off the queue: it is processed, or skipped for good. The client takes its memory back.
 func (in *input) advance() {
 	r := in.queue[in.head]
+	in.bytes -= bytesOf(r)
 	in.queue[in.head] = nil
 	in.head++
 	in.headReady = false
@@ -68,6 +74,7 @@ func (in *input) advance() {
 // drop forgets what waits.
 func (in *input) drop() {
 	clear(in.queue)
+	in.bytes = 0
 	in.queue, in.head, in.headReady = in.queue[:0], 0, false
 }
 

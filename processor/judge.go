@@ -17,6 +17,9 @@ func (t *thread) judge(tk *task, r *kgo.Record, err error) error {
 	if is[*outputError](err) || errors.Is(err, errStopHere) {
 		return tk.fail(err)
 	}
+	if is[*flushError](err) {
+		return &TaskError{Task: tk.id, Err: err} // the record in hand is not the one that was flushed
+	}
 	reason, action, setting := "processing error", t.rt.cfg.ProcessingHandler, "processing.exception.handler"
 	if e, ok := errors.AsType[*DeserializationError](err); ok {
 		reason, action, setting = e.Reason, t.rt.cfg.DeserializationHandler, "deserialization.exception.handler"

@@ -37,3 +37,19 @@ func (l *limited) check(key []byte, v store.Value) error {
 	}
 	return nil
 }
+
+// admit refuses a record for a sink that no broker would take: found when it is processed, a handler can skip it; found
+// at the commit, nothing can.
+func (e *taskEnv) admit(topic string, r *Record) error {
+	size := int64(len(r.Key) + len(r.Value))
+	for _, h := range r.Headers {
+		size += int64(len(h.Key)+len(h.Value)) + headerOverhead
+	}
+	if size > e.maxRecord {
+		return &RecordTooLargeError{Topic: topic, Size: size, Limit: e.maxRecord, Setting: e.limitedBy}
+	}
+	return nil
+}
+
+// headerOverhead is what a header takes beside its key and value: two lengths.
+const headerOverhead = 10

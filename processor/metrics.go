@@ -11,7 +11,8 @@ import (
 type metrics struct {
 	records, commits, aborts, memberships, fetchErrors prometheus.Counter
 	copiesDropped                                      prometheus.Counter
-	dropped, dataLoss                                  *prometheus.CounterVec
+	pauses                                             prometheus.Counter
+	dropped, dataLoss, commitReasons                   *prometheus.CounterVec
 	commitSeconds                                      prometheus.Histogram
 	restoring, tasks, state                            prometheus.Gauge
 	restoreLag                                         *prometheus.GaugeVec
@@ -33,6 +34,11 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		memberships:   counter("memberships_lost_total", "Group memberships that stream threads lost."),
 		copiesDropped: counter("copies_dropped_total", "Local copies dropped because their tasks have long run elsewhere."),
 		fetchErrors:   counter("fetch_errors_total", "Fetches of inputs that failed and were tried again."),
+		pauses: counter("input_pauses_total", "Times that the fetching of a partition was paused because enough waits."),
+		commitReasons: f.NewCounterVec(prometheus.CounterOpts{
+			Name: "statemesh_commits_due_total",
+			Help: "Commits of stream threads that were begun, by why: interval, request of a processor, uncommitted bytes, rebalance.",
+		}, []string{"reason"}),
 		dropped: f.NewCounterVec(prometheus.CounterOpts{
 			Name: "statemesh_dropped_records_total",
 			Help: "Input records that were not processed, by reason and what became of them.",

@@ -26,8 +26,10 @@ type output struct {
 	partitions map[string]int32
 
 	produced int
-	records  slab
-	bytes    arena
+	// size is what the records of sinks since the last reset take.
+	size    int64
+	records slab
+	bytes   arena
 	// failure is the first error of a record since the last reset.
 	failure atomic.Pointer[error]
 	promise func(*kgo.Record, error)
@@ -83,6 +85,7 @@ func (o *output) sink(n *node, r *Record) error {
 	for _, h := range r.Headers {
 		rec.Headers = append(rec.Headers, kgo.RecordHeader{Key: h.Key, Value: o.bytes.copy(h.Value)})
 	}
+	o.size += bytesOf(rec)
 	return o.produce(rec, o.promise)
 }
 
@@ -158,7 +161,7 @@ func (o *output) leaderEpoch(topic string, p store.Partition) int32 {
 
 // reset makes ready for the next commit. Everything must have been answered for, or the client closed.
 func (o *output) reset() {
-	o.begun, o.produced = false, 0
+	o.begun, o.produced, o.size = false, 0, 0
 	o.records.reset()
 	o.bytes.reset()
 	o.failure.Store(nil)

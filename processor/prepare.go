@@ -43,6 +43,7 @@ func (r *Runtime) prepare(ctx context.Context) error {
 	}
 	for i := range r.cfg.NumStreamThreads {
 		t := &thread{rt: r, index: i, env: env, log: r.cfg.Logger.With("thread", i)}
+		t.env.cache = r.stores.NewRecordCache(max(0, r.cfg.CacheMaxBytes) / int64(r.cfg.NumStreamThreads))
 		t.env.onError = t.judge
 		r.threads = append(r.threads, t)
 	}

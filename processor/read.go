@@ -12,8 +12,10 @@ import (
 	"github.com/statemesh/statemesh/store/layered"
 )
 
-// Read pins one partition of a store at its last commit, for queries. The reading must be closed. It is safe for
-// concurrent use, and never waits for the stream thread; it may wait a round trip to the group's coordinator when the
+// Read pins one partition of a store at its last commit, for queries, or at opts.Isolation ReadUncommitted at what the
+// stream thread had done at the end of its last batch. The reading must be closed. It is safe for concurrent use. It
+// never waits for the stream thread, unless it is the first to read the task uncommitted for a while: then it waits for
+// the end of the batch in hand, for up to a quarter of a second. It may wait a round trip to the group's coordinator when the
 // instance cannot prove otherwise that it still owned the task within opts.MaxAge, or that it has what opts.AtLeast asks
 // for. Beyond that it waits only for opts.AtLeast, as long as opts.Wait says.
 //
@@ -64,7 +66,7 @@ func (r *Runtime) pin(ctx context.Context, name store.Name, id store.TaskID, opt
 	if err != nil {
 		return nil, r.ageError(ctx, name, id, err)
 	}
-	snap, err := e.state.Snapshot()
+	snap, err := r.snapshot(ctx, name, e, opts.Isolation)
 	if errors.Is(err, store.ErrClosed) {
 		return nil, r.notHere(name, id)
 	} else if err != nil {
@@ -150,8 +152,8 @@ func (r *reading) Versions() (store.VersionedReader, error) { return r.snap.Vers
 func (r *reading) Facts() store.Facts {
 	cp := r.snap.Checkpoint()
 	return store.Facts{
-		Role: store.RoleActive, Sequence: cp.Sequence, Position: cp.Position.Clone(), Token: r.token(&cp),
-		Age: elapsed(r.since, r.now()),
+		Role: store.RoleActive, Sequence: cp.Sequence, Position: r.position().Clone(), Token: r.token(&cp),
+		Age: elapsed(r.since, r.now()), Isolation: r.isolation(),
 	}
 }
 

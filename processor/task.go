@@ -1,6 +1,7 @@
 package processor
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
@@ -24,6 +25,8 @@ type taskEnv struct {
 	onDrop func(t *task, reason string, to destination)
 	// onError decides about a record whose processing failed: nil means go on with the next.
 	onError func(t *task, r *kgo.Record, err error) error
+	// cache is the record cache of the thread.
+	cache *layered.RecordCache
 }
 
 // task is one partition of a sub-topology, run by one stream thread: records in, changes and records out. It knows
@@ -41,6 +44,7 @@ type task struct {
 	stores map[store.Name]store.KeyValue
 
 	schedules schedule
+	flushing  flushing
 
 	// sequence and committedTime are those of the last commit; streamTime runs ahead of it.
 	sequence                  store.Sequence
@@ -88,6 +92,7 @@ func newTask(id store.TaskID, sub *subtopology, env *taskEnv, inputs []store.Top
 // begin starts a restored task: state is at the last commit, start holds where each input goes on.
 func (t *task) begin(state *layered.Task, res restore.Result, start map[store.TopicPartition]store.Offset) error {
 	t.state = state
+	state.UseCache(t.env.cache)
 	t.sequence, t.streamTime, t.committedTime = res.Sequence, res.StreamTime, res.StreamTime
 	t.position = res.Position.Clone()
 	cp := state.Checkpoint()
@@ -110,6 +115,9 @@ func (t *task) begin(state *layered.Task, res restore.Result, start map[store.To
 // initialize makes new processors. They see the state as it is now.
 func (t *task) initialize() error {
 	t.schedules = newSchedule()
+	if err := t.prepareFlush(); err != nil {
+		return t.fail(err)
+	}
 	t.nodes = buildGraph(t, t.sub)
 	for _, in := range t.inputs {
 		for i := range t.sub.sources {
@@ -148,6 +156,8 @@ func (t *task) close() error {
 	err := closeGraph(t.nodes)
 	if t.state != nil {
 		t.state.Rollback()
+		t.state.UseCache(nil)
+		err = errors.Join(err, t.prepareFlush())
 	}
 	if err != nil {
 		return t.fail(err)
@@ -320,7 +330,7 @@ func (t *task) punctuate(nowMilli int64) error {
 // checkpoint describes the state as the commit on its way will leave it.
 func (t *task) checkpoint() store.Checkpoint {
 	cp := store.Checkpoint{
-		Sequence: t.sequence + 1, StreamTime: t.streamTime, Position: t.position.Clone(),
+		Sequence: t.sequence + 1, StreamTime: t.streamTime, Position: t.processedPosition(),
 		Inputs: make(map[store.TopicPartition]store.Offset, len(t.inputs)),
 	}
 	if len(t.logs) > 0 {
@@ -337,11 +347,6 @@ func (t *task) checkpoint() store.Checkpoint {
 	}
 	for _, in := range t.inputs {
 		cp.Inputs[in.tp] = in.next
-		// All that is behind counts, also what was skipped for good: who waits for a record that could not be read must not
-		// wait for ever.
-		if in.next > 0 {
-			cp.Position.Set(in.tp.Topic, in.tp.Partition, in.next-1)
-		}
 	}
 	return cp
 }

@@ -158,8 +158,16 @@ func (t *thread) turn(ctx, work context.Context) error {
 		return nil
 	}
 	err := t.work() //nolint:contextcheck // records outlive any context: see output.produce
-	if err == nil && (t.due() || t.member.rebalanceWaits() && t.uncommitted()) {
-		err = t.commit(work)
+	t.show()
+	if err == nil {
+		reason := t.due()
+		if reason == notDue && t.member.rebalanceWaits() && t.uncommitted() {
+			reason = dueForRebalance
+		}
+		if reason != notDue {
+			t.rt.metrics.commitReasons.WithLabelValues(string(reason)).Inc()
+			err = t.commit(work)
+		}
 	}
 	if e, ok := errors.AsType[*TaskError](err); ok {
 		return t.failed(work, e)
@@ -209,7 +217,7 @@ func (t *thread) work() error {
 			}
 			more = more || n == slice
 		}
-		if more && (t.due() || t.member.rebalanceWaits()) {
+		if more && (t.due() != notDue || t.member.rebalanceWaits()) {
 			return nil
 		}
 	}
@@ -232,22 +240,39 @@ func (t *thread) touch() {
 	}
 }
 
-// due reports whether it is time to commit.
-func (t *thread) due() bool {
-	if t.dirtySince.IsZero() {
-		return false
+// dueReason says why it is time to commit; a metric label.
+type dueReason string
+
+const (
+	notDue          dueReason = ""
+	dueByInterval   dueReason = "interval"
+	dueByRequest    dueReason = "request"
+	dueByBytes      dueReason = "uncommitted bytes"
+	dueForRebalance dueReason = "rebalance"
+	dueByFailure    dueReason = "produce failed"
+)
+
+// due says why it is time to commit, if it is.
+func (t *thread) due() dueReason {
+	switch {
+	case t.dirtySince.IsZero():
+		return notDue
+	case t.out.err() != nil:
+		return dueByFailure
+	case t.rt.now().Sub(t.dirtySince) >= t.rt.cfg.CommitInterval:
+		return dueByInterval
 	}
-	if t.rt.now().Sub(t.dirtySince) >= t.rt.cfg.CommitInterval || t.out.err() != nil {
-		return true
-	}
-	var bytes int64
+	bytes := t.out.size
 	for _, o := range t.running {
 		if o.task.commitRequested {
-			return true
+			return dueByRequest
 		}
 		bytes += o.task.state.UncommittedBytes()
 	}
-	return bytes >= t.rt.cfg.UncommittedMaxBytes/int64(t.rt.cfg.NumStreamThreads)
+	if limit := t.rt.cfg.UncommittedMaxBytes; limit > 0 && bytes >= limit/int64(t.rt.cfg.NumStreamThreads) {
+		return dueByBytes
+	}
+	return notDue
 }
 
 func (t *thread) uncommitted() bool {
@@ -323,9 +348,8 @@ func (t *thread) fetch(fetches kgo.Fetches) {
 					continue
 				}
 				oi.in.push(p.Records)
-				if !oi.in.paused && oi.in.waiting() >= t.rt.cfg.BufferedRecordsPerPartition+t.rt.cfg.MaxPollRecords {
-					oi.in.paused = true
-					t.member.client.PauseFetchPartitions(map[string][]int32{topic.Topic: {p.Partition}})
+				if oi.in.waiting() >= t.rt.cfg.BufferedRecordsPerPartition+t.rt.cfg.MaxPollRecords {
+					t.pause(oi.in)
 				}
 			}
 		}
@@ -336,13 +360,8 @@ func (t *thread) fetch(fetches kgo.Fetches) {
 // the queues until partitions are paused, and the client throws away what it holds of a paused partition and fetches it
 // again: on a slow machine, more with every commit.
 func (t *thread) supplied() bool {
-	n := 0
-	for _, o := range t.running {
-		for _, in := range o.task.inputs {
-			n += in.waiting()
-		}
-	}
-	return n >= t.rt.cfg.MaxPollRecords && !t.rt.paused.Load() && !t.hungry()
+	n, bytes := t.buffered()
+	return (n >= t.rt.cfg.MaxPollRecords || bytes >= t.inputShare()) && !t.rt.paused.Load() && !t.hungry()
 }
 
 // fillUp polls on without waiting while a task with several inputs lacks records of one that the client may have: the
@@ -352,16 +371,11 @@ func (t *thread) fillUp(ctx context.Context) error {
 		if !t.hungry() || t.member.client.BufferedFetchRecords() == 0 {
 			break
 		}
+		t.holdBack()
 		t.fetch(t.member.poll(ctx, 0, t.rt.cfg.MaxPollRecords))
 	}
-	for _, o := range t.running {
-		for _, in := range o.task.inputs {
-			if in.paused && in.waiting() <= t.rt.cfg.BufferedRecordsPerPartition/2 {
-				in.paused = false
-				t.member.client.ResumeFetchPartitions(map[string][]int32{in.tp.Topic: {int32(in.tp.Partition)}})
-			}
-		}
-	}
+	t.holdBack()
+	t.resume()
 	return t.fetchProblems(ctx)
 }
 

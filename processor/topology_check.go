@@ -72,6 +72,12 @@ func badSpec(s store.Spec) string {
 	if reason := badName(string(s.Name)); reason != "" {
 		return reason
 	}
+	if s.Caching && s.Kind == store.KindVersioned {
+		return "a versioned store has no record cache: each put is a version of its own"
+	}
+	if s.Caching && s.RetainDuplicates {
+		return "a store that keeps duplicates has no record cache: no put replaces another"
+	}
 	if s.Kind != store.KindKeyValue && s.Kind != store.KindTimestampedKeyValue {
 		return fmt.Sprintf("kind %d is unknown", s.Kind)
 	}

@@ -1,0 +1,108 @@
+package processor
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/statemesh/statemesh/store"
+)
+
+// TestCachingRefused: what has no record cache says so when the topology is built.
+func TestCachingRefused(t *testing.T) {
+	t.Parallel()
+	for name, spec := range map[string]store.Spec{
+		"versioned":  {Name: "s", Kind: store.KindVersioned, Caching: true, Retention: time.Hour},
+		"duplicates": {Name: "s", Kind: store.KindWindow, Caching: true, RetainDuplicates: true, Retention: time.Hour, WindowSize: time.Hour},
+	} {
+		topology := NewTopology().AddSource("in", SourceOptions{}, "in").
+			AddProcessor("p", func() Processor { return &relay{} }, "in").AddStateStore(spec, "p")
+		_, err := topology.Build("app")
+		e, ok := errors.AsType[*TopologyError](err)
+		if !ok || e.Kind != "store" || !strings.Contains(e.Reason, "record cache") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// TestOnFlushErrors: a listener that fails ends the task without a record to blame, whatever the handlers say.
+func TestOnFlushErrors(t *testing.T) {
+	t.Parallel()
+	b := newTaskBench(t, func(s *seer) {
+		s.init = func(ctx *Context) error {
+			if err := ctx.OnFlush("nowhere", nil); !errors.Is(err, store.ErrUnknownStore) {
+				t.Errorf("unknown store: %v", err)
+			}
+			err := ctx.OnFlush("s", func(store.Flushed) error { return errors.New("full") })
+			if err != nil {
+				return err
+			}
+			if err := ctx.OnFlush("s", func(store.Flushed) error { return nil }); err == nil {
+				t.Error("a second listener is taken")
+			}
+			return nil
+		}
+		s.do = func(ctx *Context, r *Record) error {
+			kv, err := ctx.Store("s")
+			if err != nil {
+				return err
+			}
+			return kv.Put(r.Key, store.Value{Data: []byte("1")})
+		}
+	}, func(e *taskEnv) {
+		th := &thread{rt: &Runtime{cfg: Config{ProcessingHandler: Continue}}}
+		e.onError = func(tk *task, r *kgo.Record, err error) error { return th.judge(tk, r, err) }
+	}, "in")
+	b.push(0, "0@5")
+	_, err := b.task.process(1)
+	e, ok := errors.AsType[*TaskError](err)
+	if !ok || e.Record != nil || !strings.Contains(e.Error(), "seer: full") {
+		t.Errorf("%v", err)
+	}
+}
+
+// TestOnFlushPerPut: a store without a cache tells of each put, with the value before it; PL-12: under its own timestamp.
+func TestOnFlushPerPut(t *testing.T) {
+	t.Parallel()
+	var heard []string
+	b := newTaskBench(t, func(s *seer) {
+		s.init = func(ctx *Context) error {
+			return ctx.OnFlush("s", func(f store.Flushed) error {
+				if _, ok := ctx.RecordMetadata(); ok {
+					t.Error("a listener has a record in hand")
+				}
+				heard = append(heard, fmt.Sprintf("%s=%s(%s)@%d", f.Key, f.New.Data, f.Old.Data, f.New.Timestamp))
+				return nil
+			})
+		}
+		s.do = func(ctx *Context, r *Record) error {
+			kv, err := ctx.Store("s")
+			if err != nil {
+				return err
+			}
+			err = kv.Put(r.Key, store.Value{Data: fmt.Append(nil, r.Timestamp), Timestamp: r.Timestamp})
+			if m, ok := ctx.RecordMetadata(); !ok || m.Topic != "in" {
+				t.Errorf("after a flush the record in hand is %v, %v", m, ok)
+			}
+			return err
+		}
+	}, nil, "in")
+	b.push(0, "0@5", "1@7", "2@6")
+	b.process()
+	if got, want := strings.Join(heard, " "), "k=5()@5 k=7(5)@7 k=6(7)@6"; got != want {
+		t.Errorf("heard %s, want %s", got, want)
+	}
+	if err := b.task.rollback(); err != nil {
+		t.Fatal(err)
+	}
+	heard = nil
+	b.push(0, "0@5")
+	b.process()
+	if got, want := strings.Join(heard, " "), "k=5()@5"; got != want {
+		t.Errorf("after a rollback heard %s, want %s", got, want)
+	}
+}
