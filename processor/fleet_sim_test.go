@@ -157,6 +157,7 @@ func TestSimUnknownEnd(t *testing.T) {
 			f.produce(tr, rng, 20, 50)
 			time.Sleep(100 * time.Millisecond)
 		}
+		f.reap(in)
 		f.waitCaughtUp(2 * time.Minute)
 		if failures.Load() == 0 {
 			t.Fatal("no commit failed")
