@@ -1,0 +1,120 @@
+package membudget
+
+import (
+	"io/fs"
+	"math"
+	"path"
+	"strconv"
+	"strings"
+)
+
+// Source says what a default limit is a share of.
+type Source string
+
+// The sources. A control group is made for one program, a machine has others and a page cache.
+const (
+	ControlGroup Source = "control group"
+	Machine      Source = "machine"
+	Unknown      Source = "unknown"
+)
+
+const (
+	groupPercent   = 80
+	machinePercent = 25
+	unknownLimit   = 1 << 30
+)
+
+// Default is the limit that holds when none is given.
+type Default struct {
+	Limit int64
+	// Total is what it is a share of; 0 when that is not known.
+	Total  int64
+	Source Source
+}
+
+// DefaultLimit looks at the machine's and its control groups' memory. root is the root of the file system: on systems
+// without /proc nothing is known, and the limit is 1 GiB.
+func DefaultLimit(root fs.FS) Default {
+	machine, known := meminfo(root)
+	group := groupLimit(root)
+	switch {
+	case group < math.MaxInt64 && (!known || group < machine):
+		return Default{Limit: group / 100 * groupPercent, Total: group, Source: ControlGroup}
+	case known:
+		return Default{Limit: machine / 100 * machinePercent, Total: machine, Source: Machine}
+	default:
+		return Default{Limit: unknownLimit, Source: Unknown}
+	}
+}
+
+func meminfo(root fs.FS) (total int64, known bool) {
+	b, err := fs.ReadFile(root, "proc/meminfo")
+	if err != nil {
+		return 0, false
+	}
+	for line := range strings.Lines(string(b)) {
+		if rest, ok := strings.CutPrefix(line, "MemTotal:"); ok {
+			kb, err := strconv.ParseInt(strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(rest), "kB")), 10, 64)
+			return kb << 10, err == nil && kb > 0
+		}
+	}
+	return 0, false
+}
+
+// groupLimit is the least limit of the control groups that this process is in and of those above them, version 2 and 1;
+// MaxInt64 for none.
+func groupLimit(root fs.FS) int64 {
+	least := int64(math.MaxInt64)
+	b, err := fs.ReadFile(root, "proc/self/cgroup")
+	if err != nil {
+		return least
+	}
+	for line := range strings.Lines(string(b)) {
+		// hierarchy:controllers:path; the hierarchy of version 2 is 0 and names no controllers.
+		fields := strings.SplitN(strings.TrimSpace(line), ":", 3)
+		if len(fields) != 3 {
+			continue
+		}
+		mount, file := "", ""
+		switch {
+		case fields[0] == "0" && fields[1] == "":
+			mount, file = "sys/fs/cgroup", "memory.max"
+		case hasController(fields[1], "memory"):
+			mount, file = "sys/fs/cgroup/memory", "memory.limit_in_bytes"
+		default:
+			continue
+		}
+		// Within a container the path may be the host's, of which only the end, or nothing, is mounted: what is not there is
+		// passed over.
+		for dir := path.Clean("/" + fields[2]); ; dir = path.Dir(dir) {
+			least = min(least, limitIn(root, path.Join(mount, dir, file)))
+			if dir == "/" {
+				break
+			}
+		}
+	}
+	return least
+}
+
+func hasController(list, name string) bool {
+	for c := range strings.SplitSeq(list, ",") {
+		if c == name {
+			return true
+		}
+	}
+	return false
+}
+
+// limitIn reads a limit; MaxInt64 for none. Version 1 writes a number that no machine has for none.
+func limitIn(root fs.FS, file string) int64 {
+	const none = 1 << 60
+	b, err := fs.ReadFile(root, file)
+	if err != nil {
+		return math.MaxInt64
+	}
+	n, err := strconv.ParseInt(strings.TrimSpace(string(b)), 10, 64)
+	if err != nil || n <= 0 || n >= none {
+		return math.MaxInt64
+	}
+	return n
+}

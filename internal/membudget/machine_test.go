@@ -1,0 +1,71 @@
+package membudget
+
+import (
+	"testing"
+	"testing/fstest"
+)
+
+func TestDefaultLimit(t *testing.T) {
+	const gib = 1 << 30
+	meminfo := "MemTotal:        8388608 kB\nMemFree:         1234 kB\n" // 8 GiB
+	tests := []struct {
+		name  string
+		files map[string]string
+		want  Default
+	}{
+		{"a machine", map[string]string{"proc/meminfo": meminfo}, Default{Limit: 8 * gib / 100 * 25, Total: 8 * gib, Source: Machine}},
+		{"no /proc", nil, Default{Limit: gib, Source: Unknown}},
+		{"meminfo that says nothing", map[string]string{"proc/meminfo": "MemTotal: many kB\n"}, Default{Limit: gib, Source: Unknown}},
+		{
+			"version 2", map[string]string{
+				"proc/meminfo": meminfo, "proc/self/cgroup": "0::/system.slice/mesh.service\n",
+				"sys/fs/cgroup/system.slice/mesh.service/memory.max": "1073741824\n",
+				"sys/fs/cgroup/system.slice/memory.max":              "max\n",
+			}, Default{Limit: gib / 100 * 80, Total: gib, Source: ControlGroup},
+		},
+		{
+			"version 2, the group above is tighter", map[string]string{
+				"proc/meminfo": meminfo, "proc/self/cgroup": "0::/pods/a\n",
+				"sys/fs/cgroup/pods/a/memory.max": "max\n", "sys/fs/cgroup/pods/memory.max": "536870912\n",
+			}, Default{Limit: gib / 2 / 100 * 80, Total: gib / 2, Source: ControlGroup},
+		},
+		{
+			"version 2 within a container: its own group is mounted as the root", map[string]string{
+				"proc/meminfo": meminfo, "proc/self/cgroup": "0::/\n", "sys/fs/cgroup/memory.max": "1073741824\n",
+			}, Default{Limit: gib / 100 * 80, Total: gib, Source: ControlGroup},
+		},
+		{
+			"version 1 within a container: the path is the host's", map[string]string{
+				"proc/meminfo": meminfo, "proc/self/cgroup": "5:cpu,cpuacct:/docker/abc\n4:hugetlb,memory:/docker/abc\n0::/\n",
+				"sys/fs/cgroup/memory/memory.limit_in_bytes": "1073741824\n",
+			}, Default{Limit: gib / 100 * 80, Total: gib, Source: ControlGroup},
+		},
+		{
+			"version 1 without a limit", map[string]string{
+				"proc/meminfo": meminfo, "proc/self/cgroup": "4:memory:/a\n",
+				"sys/fs/cgroup/memory/a/memory.limit_in_bytes": "9223372036854771712\n",
+			}, Default{Limit: 8 * gib / 100 * 25, Total: 8 * gib, Source: Machine},
+		},
+		{
+			"a group larger than the machine", map[string]string{
+				"proc/meminfo": meminfo, "proc/self/cgroup": "0::/a\n", "sys/fs/cgroup/a/memory.max": "99999999999\n",
+			}, Default{Limit: 8 * gib / 100 * 25, Total: 8 * gib, Source: Machine},
+		},
+		{
+			"nonsense", map[string]string{
+				"proc/meminfo": meminfo, "proc/self/cgroup": "what\n0::../..\n:::\n", "sys/fs/cgroup/memory.max": "-5\n",
+			}, Default{Limit: 8 * gib / 100 * 25, Total: 8 * gib, Source: Machine},
+		},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			root := fstest.MapFS{}
+			for name, data := range tt.files {
+				root[name] = &fstest.MapFile{Data: []byte(data)}
+			}
+			if have := DefaultLimit(root); have != tt.want {
+				t.Errorf("%+v, want %+v", have, tt.want)
+			}
+		})
+	}
+}
