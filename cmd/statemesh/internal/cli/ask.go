@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"slices"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/statemesh/statemesh/client"
 	"github.com/statemesh/statemesh/internal/certs"
+	"github.com/statemesh/statemesh/store"
 )
 
 // askFlags say whom to ask, and how.
@@ -71,7 +73,24 @@ func (a *askFlags) run(cmd *cobra.Command, p Process, ask func(ctx context.Conte
 	if len(a.addrs) == 1 {
 		s.opts = append(s.opts, client.Via(a.addrs[0]))
 	}
-	return a.hint(ask(ctx, s))
+	return otherQuery(a.hint(ask(ctx, s)))
+}
+
+// otherQuery adds the commands that a store answers, when it was asked by another.
+func otherQuery(err error) error {
+	e, ok := errors.AsType[*store.WrongKindError](err)
+	if !ok {
+		return err
+	}
+	commands := map[store.Kind]string{
+		store.KindKeyValue: "get, multi-get, scan, count", store.KindTimestampedKeyValue: "get, multi-get, scan, count",
+		store.KindWindow: "fetch, scan, count", store.KindTimestampedWindow: "fetch, scan, count",
+		store.KindSession: "sessions, scan, count", store.KindVersioned: "get, multi-get, as-of, history, count without --exact",
+	}[e.Kind]
+	if commands == "" {
+		return err
+	}
+	return fmt.Errorf("%w\nit answers: %s", err, commands)
 }
 
 // hint adds what to try when nobody could be asked and the connection ended as it does over a disagreement on TLS. The
@@ -106,8 +125,10 @@ type session struct {
 
 // readFlags are what the caller of a read insists on.
 type readFlags struct {
-	staleness           time.Duration
+	staleness, wait     time.Duration
 	noCache, onlyActive bool
+	uncommitted         bool
+	atLeast             []string
 }
 
 func (r *readFlags) add(cmd *cobra.Command) {
@@ -115,6 +136,9 @@ func (r *readFlags) add(cmd *cobra.Command) {
 	f.DurationVar(&r.staleness, "max-staleness", 0, "oldest answer accepted, at least 1ms (default as the instance is configured)")
 	f.BoolVar(&r.noCache, "no-cache", false, "accept no answer out of an instance's remote cache")
 	f.BoolVar(&r.onlyActive, "only-active", false, "accept the owner's answer alone")
+	f.BoolVar(&r.uncommitted, "uncommitted", false, "also show what the owner has processed and not yet committed")
+	f.StringSliceVar(&r.atLeast, "at-least", nil, "the \"token\" of an earlier answer of this store, as -o json prints it: accept no older state")
+	f.DurationVar(&r.wait, "wait", 0, "how long an instance may wait until it has what --at-least asks for")
 }
 
 func (r *readFlags) apply(s *session) error {
@@ -124,6 +148,26 @@ func (r *readFlags) apply(s *session) error {
 		return usageError{fmt.Errorf("--max-staleness %s: want at least 1ms", r.staleness)}
 	default:
 		s.opts = append(s.opts, client.MaxStaleness(r.staleness))
+	}
+	for _, text := range r.atLeast {
+		b, err := base64.StdEncoding.DecodeString(text)
+		if err != nil {
+			return usageError{fmt.Errorf("--at-least: no token: %w", err)}
+		}
+		_, t, err := client.DecodeToken(b)
+		if err != nil {
+			return usageError{fmt.Errorf("--at-least: %w", err)}
+		}
+		s.opts = append(s.opts, client.AtLeast(t))
+	}
+	if r.wait < 0 {
+		return usageError{fmt.Errorf("--wait %s: want 0 or more", r.wait)}
+	}
+	if r.wait > 0 {
+		s.opts = append(s.opts, client.Wait(r.wait))
+	}
+	if r.uncommitted {
+		s.opts = append(s.opts, client.Isolation(store.ReadUncommitted))
 	}
 	if r.noCache {
 		s.opts = append(s.opts, client.NoCache())

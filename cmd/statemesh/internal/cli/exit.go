@@ -80,7 +80,7 @@ func codeOf(err error) int {
 		{exitInterrupted, is(context.Canceled)},
 		{exitUnavailable, is(client.ErrNoMap, wire.ErrUnreachable)},
 		{exitTimeout, is(context.DeadlineExceeded)},
-		{exitUnavailable, is(store.ErrNotReady, store.ErrNoReplica, store.ErrMoved, store.ErrOverloaded, store.ErrShuttingDown, store.ErrClosed)},
+		{exitUnavailable, is(store.ErrNotReady, store.ErrNoReplica, store.ErrMoved, store.ErrOverloaded, store.ErrShuttingDown, store.ErrClosed, store.ErrBehind, store.ErrNotActive)},
 		{exitUnavailable, as[*net.OpError]},
 		{exitUnavailable, as[*net.DNSError]},
 		{exitUnavailable, kerr.IsRetriable},

@@ -21,6 +21,8 @@ import (
 type answerRow struct {
 	Key       json.RawMessage `json:"key"`
 	Found     bool            `json:"found"`
+	Start     string          `json:"start,omitempty"` // RFC 3339, like End: of windows, sessions, versions
+	End       string          `json:"end,omitempty"`
 	Value     json.RawMessage `json:"value,omitempty"`
 	Timestamp *int64          `json:"timestamp,omitempty"` // Unix milliseconds
 	Partition int32           `json:"partition"`
@@ -28,15 +30,18 @@ type answerRow struct {
 	AgeMillis float64         `json:"age_ms"`
 	Answered  string          `json:"answered_by"`
 	Epoch     int64           `json:"epoch"`
+	Isolation string          `json:"isolation"`
+	Token     []byte          `json:"token,omitempty"` // base64
 }
 
-func newAnswerRow(key shown, v *store.Value, format string, p store.Partition, a client.Answer) answerRow {
+func newAnswerRow(info router.StoreInfo, key shown, v *store.Value, span client.Span, p store.Partition, a client.Answer) answerRow {
 	r := answerRow{
 		Key: key.json, Partition: int32(p), Role: a.Facts.Role.String(), AgeMillis: millis(a.Facts.Age), Answered: a.Endpoint,
-		Epoch: int64(a.Epoch),
+		Epoch: int64(a.Epoch), Isolation: a.Facts.Isolation.String(), Token: client.EncodeToken(info.Name, a.Facts.Token),
 	}
 	if v != nil {
-		r.Found, r.Value = true, show(v.Data, format).json
+		r.Found, r.Value = true, show(v.Data, info.ValueFormat).json
+		r.Start, r.End = showSpan(span)
 		if v.Timestamp >= 0 {
 			r.Timestamp = &v.Timestamp
 		}
@@ -79,8 +84,8 @@ func newGetCommand(p Process) *cobra.Command {
 		Use:     "get STORE KEY",
 		GroupID: groupAsk,
 		Short:   "Read the value of one key",
-		Long: `Read the value of one key. The value alone is printed; -o json also tells which partition it is in, who
-answered and how old the answer is. A key that has no value exits with 3.`,
+		Long: `Read the value of one key, in a versioned store the latest. The value alone is printed; -o json also tells
+which partition it is in, who answered and how old the answer is. A key that has no value exits with 3.`,
 		Example: `  statemesh get flights_by_dest ATL
   statemesh get flights_by_dest ATL --addr 127.0.0.1:7071 -o json`,
 		Args: cobra.ExactArgs(2),
@@ -102,18 +107,7 @@ answered and how old the answer is. A key that has no value exits with 3.`,
 					return err
 				}
 				r, err := s.Get(ctx, info.Name, key, s.opts...)
-				value := &r.Value
-				if err != nil {
-					if !errors.Is(err, store.ErrNotFound) || !out.json() {
-						return err
-					}
-					value = nil
-				}
-				row := newAnswerRow(show(key, info.KeyFormat), value, info.ValueFormat, r.Answer.Partition, r.Answer)
-				if value == nil { // the row says it; the exit code too
-					return errors.Join(out.row(row), out.flush(), err)
-				}
-				return errors.Join(out.row(row, show(r.Value.Data, info.ValueFormat).text), out.flush())
+				return writePoint(out, info, key, r, err)
 			})
 		},
 	}
@@ -121,6 +115,22 @@ answered and how old the answer is. A key that has no value exits with 3.`,
 	read.add(cmd)
 	keys.add(cmd)
 	return cmd
+}
+
+// writePoint writes one value, alone, or as JSON with what it is worth.
+func writePoint(out *printer, info router.StoreInfo, key []byte, r client.Result, err error) error {
+	value := &r.Value
+	if err != nil {
+		if !errors.Is(err, store.ErrNotFound) || !out.json() {
+			return err
+		}
+		value = nil
+	}
+	row := newAnswerRow(info, show(key, info.KeyFormat), value, r.Span, r.Answer.Partition, r.Answer)
+	if value == nil { // the row says it; the exit code too
+		return errors.Join(out.row(row), out.flush(), err)
+	}
+	return errors.Join(out.row(row, show(r.Value.Data, info.ValueFormat).text), out.flush())
 }
 
 // batchSize is how many keys of standard input one request carries.
@@ -203,7 +213,7 @@ func (s *session) multiGet(ctx context.Context, info router.StoreInfo, kf *keyFl
 			value = nil
 		}
 		key := show(keys[i], info.KeyFormat)
-		row := newAnswerRow(key, value, info.ValueFormat, r.Partition, *r.Answer)
+		row := newAnswerRow(info, key, value, r.Span, r.Partition, *r.Answer)
 		if err := out.row(row, key.text, text, fmt.Sprint(r.Partition), row.Role, fmt.Sprintf("%.0fms", row.AgeMillis), row.Answered); err != nil {
 			return found, err
 		}

@@ -20,6 +20,9 @@ type storeRow struct {
 	Key         string `json:"key_format"`
 	Value       string `json:"value_format"`
 	SourceTopic string `json:"source_topic"`
+	// 0 where the kind has none.
+	RetentionMillis int64 `json:"retention_ms,omitempty"`
+	WindowMillis    int64 `json:"window_size_ms,omitempty"`
 }
 
 func newStoresCommand(p Process) *cobra.Command {
@@ -30,7 +33,7 @@ func newStoresCommand(p Process) *cobra.Command {
 		Short:   "List the stores of the application",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			out, err := newPrinter(cmd, "STORE", "KIND", "PARTITIONS", "KEY", "VALUE", "SOURCE TOPIC")
+			out, err := newPrinter(cmd, "STORE", "KIND", "PARTITIONS", "KEY", "VALUE", "WINDOW", "RETENTION", "SOURCE TOPIC")
 			if err != nil {
 				return err
 			}
@@ -40,11 +43,9 @@ func newStoresCommand(p Process) *cobra.Command {
 					return err
 				}
 				for _, st := range m.Stores() {
-					r := storeRow{
-						Name: string(st.Name), Kind: st.Kind.String(), Partitions: st.Partitions, Subtopology: st.Subtopology,
-						Key: orBytes(st.KeyFormat), Value: orBytes(st.ValueFormat), SourceTopic: st.SourceTopic,
-					}
-					if err := out.row(r, r.Name, r.Kind, fmt.Sprint(r.Partitions), r.Key, r.Value, r.SourceTopic); err != nil {
+					r := storeRowOf(st)
+					if err := out.row(r, r.Name, r.Kind, fmt.Sprint(r.Partitions), r.Key, r.Value,
+						orDash(st.WindowSize), orDash(st.Retention), r.SourceTopic); err != nil {
 						return err
 					}
 				}

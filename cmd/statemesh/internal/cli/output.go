@@ -44,6 +44,9 @@ func newPrinter(cmd *cobra.Command, columns ...string) (*printer, error) {
 	return p, nil
 }
 
+// columns replaces the header, before the first row.
+func (p *printer) columns(names ...string) { p.header = names }
+
 func (p *printer) json() bool { return p.enc != nil }
 
 // row writes one row: obj as JSON, or cells as columns.
