@@ -83,33 +83,61 @@ func BenchmarkCount(b *testing.B) {
 			if cold > 0 {
 				fill(b, s, task, cold)
 			}
-			counts := kv(b, task, "d")
-			rng := rand.New(rand.NewPCG(1, 2))
-			key, val := make([]byte, 0, 16), make([]byte, 8)
-			n := 0
-			b.ReportAllocs()
-			start := cpuSeconds(b)
-			for b.Loop() {
-				key = benchKey(key[:0], rng.IntN(benchKeys))
-				var c uint64
-				if v, err := counts.Get(key); err == nil && len(v.Data) == 8 {
-					c = binary.BigEndian.Uint64(v.Data)
-				}
-				binary.BigEndian.PutUint64(val, c+1)
-				if err := counts.Put(key, store.Value{Data: val, Timestamp: int64(n)}); err != nil {
-					b.Fatal(err)
-				}
-				if n++; n%50_000 == 0 {
-					bytes := 0
-					for _, c := range task.Changes() {
-						bytes += len(c.Key) + len(c.Value)
-					}
-					task.Commit(checkpoint(n, "d"))
-				}
-			}
-			b.ReportMetric(float64(n)/(cpuSeconds(b)-start), "updates/cpu-s")
+			countLoop(b, task, nothing, nothing)
 		})
 	}
+}
+
+// BenchmarkShow is the loop of BenchmarkCount with an overlay that is shown to readers after each batch of 1,000 updates:
+// when nobody asks, and when somebody always does.
+func BenchmarkShow(b *testing.B) {
+	for name, show := range map[string]func(*layered.Task){
+		"nobody":   func(task *layered.Task) { task.Show(at(1)) },
+		"somebody": func(task *layered.Task) { task.ShowNow(at(1)) },
+	} {
+		b.Run("reader="+name, func(b *testing.B) {
+			s := running(b, layered.Config{Dir: b.TempDir()})
+			task := openTask(b, s, task0, disk)
+			countLoop(b, task, func() { show(task) }, nothing)
+		})
+	}
+}
+
+func nothing() {}
+
+// countLoop reads, adds one and writes. It calls batch every 1,000 updates; every 50,000 it calls flush, reads the changes
+// as for the changelog, and commits.
+func countLoop(b *testing.B, task *layered.Task, batch, flush func()) {
+	b.Helper()
+	counts := kv(b, task, "d")
+	rng := rand.New(rand.NewPCG(1, 2))
+	key, val := make([]byte, 0, 16), make([]byte, 8)
+	n := 0
+	b.ReportAllocs()
+	start := cpuSeconds(b)
+	for b.Loop() {
+		key = benchKey(key[:0], rng.IntN(benchKeys))
+		var c uint64
+		if v, err := counts.Get(key); err == nil && len(v.Data) == 8 {
+			c = binary.BigEndian.Uint64(v.Data)
+		}
+		binary.BigEndian.PutUint64(val, c+1)
+		if err := counts.Put(key, store.Value{Data: val, Timestamp: int64(n)}); err != nil {
+			b.Fatal(err)
+		}
+		if n++; n%1000 == 0 {
+			batch()
+		}
+		if n%50_000 == 0 {
+			flush()
+			bytes := 0
+			for _, c := range task.Changes() {
+				bytes += len(c.Key) + len(c.Value)
+			}
+			task.Commit(checkpoint(n, "d"))
+		}
+	}
+	b.ReportMetric(float64(n)/(cpuSeconds(b)-start), "updates/cpu-s")
 }
 
 // BenchmarkRestore replays a changelog of keys that repeat, and one of keys that do not, moves included.
@@ -351,4 +379,34 @@ func rawBadger(b *testing.B) *badger.DB {
 		b.Fatal(err)
 	}
 	return db
+}
+
+// BenchmarkCache is the loop of BenchmarkCount behind a record cache whose listener hears every change, as a sink does:
+// with room for all keys, for a tenth of them, and with none; a commit every 50,000 updates.
+func BenchmarkCache(b *testing.B) {
+	for name, size := range map[string]int64{"all": 64 << 20, "tenth": benchKeys / 10 * (16 + 8 + 45), "none": 0} {
+		b.Run("room="+name, func(b *testing.B) {
+			s := running(b, layered.Config{Dir: b.TempDir()})
+			spec := disk
+			spec.Caching = true
+			task := openTask(b, s, task0, spec)
+			cache := s.NewRecordCache(size)
+			task.UseCache(cache)
+			heard := 0
+			if err := task.OnFlush("d", func(f store.Flushed) error {
+				heard += len(f.New.Data) + len(f.Old.Data)
+				return nil
+			}); err != nil {
+				b.Fatal(err)
+			}
+			countLoop(b, task, nothing, func() {
+				if _, err := task.FlushCache("d"); err != nil {
+					b.Fatal(err)
+				}
+			})
+			if heard == 0 {
+				b.Error("nothing was heard")
+			}
+		})
+	}
 }
