@@ -1,9 +1,12 @@
 package layered_test
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/statemesh/statemesh/store"
 	"github.com/statemesh/statemesh/store/layered"
@@ -217,4 +220,130 @@ func TestVectorsT7(t *testing.T) {
 			run(t)
 		})
 	}
+}
+
+// TestCacheListeners: a listener may write to another store, which is flushed after it, and to its own, which is flushed
+// the next time; it may fail; what it is given may be overwritten by the writes that it makes.
+func TestCacheListeners(t *testing.T) {
+	t.Parallel()
+	b := newCacheBench(t, 1<<20, cachedStore, otherStore)
+	listen := func(fn store.FlushListener) {
+		if err := b.task.OnFlush("c", fn); err != nil {
+			t.Fatal(err)
+		}
+	}
+	listen(func(f store.Flushed) error {
+		set(t, b.task, "o", string(f.Key), "copy of "+text(f.New))
+		if text(f.New) != "again" {
+			set(t, b.task, "c", string(f.Key), "again")
+		}
+		return b.listener("c")(f)
+	})
+	b.put("k", "1")
+	b.flush("c", "o")
+	b.want("both, once", "k=1(-)", "o:k=copy of 1(-)")
+	b.flush("c", "o")
+	b.want("what the listener wrote", "k=again(1)", "o:k=copy of again(copy of 1)")
+	b.flush("c", "o")
+	b.want("nothing is left")
+	b.commit()
+
+	full := errors.New("full")
+	listen(func(store.Flushed) error { return full })
+	b.put("k", "2")
+	if _, err := b.task.FlushCache("c"); !errors.Is(err, full) {
+		t.Errorf("a listener's error: %v", err)
+	}
+	b.task.Rollback()
+	if err := b.cache.Resize(1); err != nil {
+		t.Fatal(err)
+	}
+	if err := kv(t, b.task, "c").Put([]byte("k"), store.Value{Data: []byte("3")}); !errors.Is(err, full) {
+		t.Errorf("a listener's error, through a put: %v", err)
+	}
+	b.task.Rollback()
+	listen(b.listener("c"))
+	b.put("k", "4")
+	b.want("as of the last commit", "k=4(again)")
+	if _, err := b.task.FlushCache("nowhere"); !errors.Is(err, store.ErrUnknownStore) {
+		t.Errorf("unknown store: %v", err)
+	}
+}
+
+// TestCacheHandover: a cache that loses a task forgets its entries, another takes them up from the last commit; a restart
+// remembers what was heard. Empty, absent and deleted are three things (SE-14).
+func TestCacheHandover(t *testing.T) {
+	t.Parallel()
+	b := newCacheBench(t, 1<<20, cachedStore)
+	b.put("k", "1", "e", "")
+	b.flush("c")
+	b.want("first", "k=1(-)", "e=(-)")
+	b.commit()
+	b.task.UseCache(nil)
+	equal(t, "bytes without a task", 0, int(b.cache.Bytes()))
+	b.put("k", "2")
+	b.want("without a cache at once", "k=2(1)")
+	b.task.Rollback()
+	b.task.UseCache(b.s.NewRecordCache(1 << 20))
+	moveNow(t, b.s, b.task) // from here on the old values come from the engine
+	b.put("k", "3", "e", "e")
+	b.del("never")
+	equal(t, "the writer reads what is cached", map[string]string{"k": "3", "e": "e"}, written(t, b.task, "c"))
+	b.flush("c")
+	b.want("from the engine", "k=3(1)", "e=e()")
+	equal(t, "changelog", map[string]string{"c/k": "3", "c/e": "e"}, b.changes())
+	b.del("k")
+	b.put("e", "")
+	b.flush("c")
+	b.want("once more in the same commit", "k=-(3)", "e=(e)")
+	equal(t, "changelog", map[string]string{"c/k": "-", "c/e": ""}, b.changes())
+	b.put("k", "5") // not flushed: whoever commits without a flush is not told
+	b.commit()
+	b.flush("c")
+	b.want("after a commit nothing is dirty")
+	equal(t, "committed", map[string]string{"k": "5", "e": ""}, committed(t, b.task, "c"))
+}
+
+// TestCacheMetrics: what an operator sees after a commit.
+func TestCacheMetrics(t *testing.T) {
+	t.Parallel()
+	reg := prometheus.NewRegistry()
+	s := openStores(t, layered.Config{Dir: t.TempDir(), Registerer: reg})
+	task := openTask(t, s, task0, cachedStore)
+	cache := s.NewRecordCache(94)
+	task.UseCache(cache)
+	task.Commit(checkpoint(0, "c"))
+	set(t, task, "c", "a", "1", "b", "1", "c", "1") // evicts a, flushes all
+	for _, key := range []string{"a", "b", "x"} {   // a is in the table still
+		if _, err := kv(t, task, "c").Get([]byte(key)); err != nil && key != "x" {
+			t.Fatal(err)
+		}
+	}
+	set(t, task, "c", "b", "2")
+	if _, err := task.FlushCache("c"); err != nil {
+		t.Fatal(err)
+	}
+	task.Commit(checkpoint(1, "c"))
+	families, err := reg.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := make(map[string]float64)
+	for _, f := range families {
+		name, ok := strings.CutPrefix(f.GetName(), "statemesh_record_cache_")
+		if !ok {
+			continue
+		}
+		for _, m := range f.GetMetric() {
+			key := name
+			for _, l := range m.GetLabel() {
+				key += " " + l.GetValue()
+			}
+			got[key] = m.GetCounter().GetValue() + m.GetGauge().GetValue()
+		}
+	}
+	equal(t, "metrics", map[string]float64{
+		"hits_total": 2, "misses_total": 1, "evictions_total": 1, "bytes": 94, "dirty_bytes": 0,
+		"flushed_total commit": 1, "flushed_total pressure": 3, "flushed_total put": 0,
+	}, got)
 }
