@@ -141,7 +141,8 @@ func (r *readFlags) add(cmd *cobra.Command) {
 	f.DurationVar(&r.wait, "wait", 0, "how long an instance may wait until it has what --at-least asks for")
 }
 
-func (r *readFlags) apply(s *session) error {
+// apply makes options of the flags, for reads of a store.
+func (r *readFlags) apply(s *session, name string) error {
 	switch {
 	case r.staleness == 0:
 	case r.staleness < time.Millisecond:
@@ -154,9 +155,12 @@ func (r *readFlags) apply(s *session) error {
 		if err != nil {
 			return usageError{fmt.Errorf("--at-least: no token: %w", err)}
 		}
-		_, t, err := client.DecodeToken(b)
+		of, t, err := client.DecodeToken(b)
 		if err != nil {
 			return usageError{fmt.Errorf("--at-least: %w", err)}
+		}
+		if string(of) != name {
+			return usageError{fmt.Errorf("--at-least: it is a token of store %s", of)}
 		}
 		s.opts = append(s.opts, client.AtLeast(t))
 	}

@@ -40,7 +40,7 @@ estimate, unless --exact has every row counted, which costs as much as a scan.`,
 				return err
 			}
 			return ask.run(cmd, p, func(ctx context.Context, s *session) error {
-				if err := read.apply(s); err != nil {
+				if err := read.apply(s, args[0]); err != nil {
 					return err
 				}
 				if cmd.Flags().Changed("partition") {

@@ -43,7 +43,7 @@ func (t *timedCommand) run(
 		return usageError{err}
 	}
 	return t.ask.run(cmd, p, func(ctx context.Context, s *session) error {
-		if err := t.read.apply(s); err != nil {
+		if err := t.read.apply(s, args[0]); err != nil {
 			return err
 		}
 		info, err := s.storeInfo(ctx, args[0])

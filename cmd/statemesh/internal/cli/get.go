@@ -95,7 +95,7 @@ which partition it is in, who answered and how old the answer is. A key that has
 				return err
 			}
 			return ask.run(cmd, p, func(ctx context.Context, s *session) error {
-				if err := read.apply(s); err != nil {
+				if err := read.apply(s, args[0]); err != nil {
 					return err
 				}
 				info, err := s.storeInfo(ctx, args[0])
@@ -165,7 +165,7 @@ a row, in order; those without a value say so. Exits with 3 when no key has a va
 				}
 			}
 			return ask.run(cmd, p, func(ctx context.Context, s *session) error {
-				if err := read.apply(s); err != nil {
+				if err := read.apply(s, args[0]); err != nil {
 					return err
 				}
 				info, err := s.storeInfo(ctx, args[0])

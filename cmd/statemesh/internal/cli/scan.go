@@ -56,7 +56,7 @@ by their start, and sessions by overlap. Output that ends with an error is not c
 				return err
 			}
 			return ask.run(cmd, p, func(ctx context.Context, s *session) error {
-				if err := read.apply(s); err != nil {
+				if err := read.apply(s, args[0]); err != nil {
 					return err
 				}
 				if cmd.Flags().Changed("partition") {
