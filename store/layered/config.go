@@ -17,13 +17,13 @@ type Config struct {
 	Dir string
 	// MoveBytes is how many bytes of recent commits a task may hold before they move to the engine, whatever their age.
 	// Default 32 MiB, some 150,000 small keys: while a task's hot keys fit, they are read and written in memory and move
-	// once in MoveInterval. RecentBytes lowers it when there are many tasks.
+	// once in MoveInterval. RecentBytes lowers it when all tasks together hold much.
 	MoveBytes int64
 	// MoveInterval is how long a recent commit may wait before it moves. Default 5s: a restart after a crash replays at
 	// most this much of the changelog, and deduplicating over many commits is what makes moves cheap.
 	MoveInterval time.Duration
-	// RecentBytes bounds the recent commits of all open tasks together. Default 64 MiB. A writer that is faster than the
-	// engine waits for it at three times its share.
+	// RecentBytes bounds the recent commits of all open tasks together. Default 256 MiB. While they take half of it, each
+	// task may have an equal part of that half; at all of it writers wait for the engine.
 	RecentBytes int64
 	// MaxRecordBytes bounds key and value together of a record in a logged store. Default 1,000,000: a broker takes
 	// 1,048,588 bytes unless told otherwise (message.max.bytes) and a batch has a header. A store's max.message.bytes in
@@ -48,7 +48,7 @@ type Config struct {
 func (c Config) withDefaults() Config {
 	c.MoveBytes = cmp.Or(c.MoveBytes, 32<<20)
 	c.MoveInterval = cmp.Or(c.MoveInterval, 5*time.Second)
-	c.RecentBytes = cmp.Or(c.RecentBytes, 64<<20)
+	c.RecentBytes = cmp.Or(c.RecentBytes, 256<<20)
 	c.MaxRecordBytes = cmp.Or(c.MaxRecordBytes, 1_000_000)
 	c.Databases = cmp.Or(c.Databases, 1)
 	c.MemTableBytes = cmp.Or(c.MemTableBytes, 8<<20)

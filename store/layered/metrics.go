@@ -58,7 +58,7 @@ func newMetrics(reg prometheus.Registerer, s *Stores) (*metrics, error) {
 	gauge("statemesh_store_open_iterators", "Iterators that are open.", s.iterators.Load)
 	gauge("statemesh_store_open_snapshots", "Snapshots that are open.", s.snapshots.Load)
 	gauge("statemesh_store_open_tasks", "Copies of tasks that are open.", s.open.Load)
-	gauge("statemesh_store_recent_bytes", "Memory of commits that the engines may not have yet.", s.recentBytes)
+	gauge("statemesh_store_recent_bytes", "Memory of commits that the engines may not have yet.", s.RecentBytes)
 	m.all = append(m.all, m.moves, m.moveBytes, m.moveTime, m.undone, m.compactions, m.quarantine, m.expired,
 		prometheus.NewCounterFunc(prometheus.CounterOpts{
 			Name: "statemesh_store_leaks_total", Help: "Iterators found open by the garbage collector: a fault in the program.",
@@ -95,15 +95,4 @@ func (m *metrics) unregister() {
 	for _, c := range m.all {
 		m.reg.Unregister(c)
 	}
-}
-
-// recentBytes is what the recent tables of all open tasks cost.
-func (s *Stores) recentBytes() int64 {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	var n int64
-	for _, t := range s.tasks {
-		n += t.recentBytes()
-	}
-	return n
 }

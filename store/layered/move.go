@@ -49,11 +49,11 @@ func (s *Stores) due(now time.Time) (due []*Task, wait time.Duration) {
 		age  time.Duration
 	}
 	var all []waiting
-	late := false
+	late, pressed := false, s.recent.pressed()
 	for _, t := range s.dirty() {
 		t.pub.Lock()
 		age := now.Sub(t.dirtySince)
-		if t.urgent {
+		if t.urgent || pressed && t.counted >= s.recent.share() {
 			age = s.cfg.MoveInterval
 		}
 		if left := t.retryAt.Sub(now); left > 0 {
@@ -88,17 +88,6 @@ func (s *Stores) dirty() []*Task {
 	}
 	slices.SortFunc(out, func(a, b *Task) int { return a.id.Compare(b.id) })
 	return out
-}
-
-// relieve holds back a writer whose recent commits have outgrown three times their share.
-func (s *Stores) relieve(t *Task) error {
-	if t.recentBytes() < 3*s.share() {
-		return nil
-	}
-	if err := s.moveNow(t); err != nil {
-		return fmt.Errorf("task %s: recent commits take %d bytes and cannot move: %w", t.id, t.recentBytes(), err)
-	}
-	return nil
 }
 
 // transfer is the move of one task.

@@ -25,14 +25,15 @@ type Stores struct {
 	metrics *metrics
 	wakeup  chan struct{} // of Run
 	moved   chan struct{} // of what it does beside moving
-	// moveNow moves one task at once; it is for a writer whose recent commits have outgrown their share.
-	moveNow func(*Task) error
+	// moveNow moves tasks at once; it is for a writer whose recent commits have outgrown their share.
+	moveNow func(...*Task) error
 
 	closed    atomic.Bool
 	iterators atomic.Int64
 	snapshots atomic.Int64
 	open      atomic.Int64 // tasks
 
+	recent    recent
 	mu    sync.Mutex
 	tasks map[store.TaskID]*Task // open or closing
 	// opening holds the tasks that are being opened or dropped; the channel is closed at the end of that.
@@ -58,6 +59,7 @@ func Open(ctx context.Context, cfg Config) (*Stores, error) {
 		tasks: make(map[store.TaskID]*Task), opening: make(map[store.TaskID]chan struct{}),
 	}
 	var err error
+	s.recent.move, s.recent.all = cfg.MoveBytes, cfg.RecentBytes
 	if s.metrics, err = newMetrics(cfg.Registerer, s); err != nil {
 		return nil, fmt.Errorf("stores: metrics: %w", err)
 	}
@@ -68,7 +70,7 @@ func Open(ctx context.Context, cfg Config) (*Stores, error) {
 		return nil, errors.Join(err, s.dir.release())
 	}
 	lasting := context.WithoutCancel(ctx)
-	s.moveNow = func(t *Task) error { return s.move(lasting, []*Task{t}) }
+	s.moveNow = func(tasks ...*Task) error { return s.move(lasting, tasks) }
 	return s, nil
 }
 
@@ -249,12 +251,6 @@ func (s *Stores) engines() []engine.Engine {
 		out = append(out, d.Engine)
 	}
 	return append(out, s.memory)
-}
-
-// share is how many bytes of recent commits a task may hold before they move.
-func (s *Stores) share() int64 {
-	const least = 256 << 10
-	return max(least, min(s.cfg.MoveBytes, s.cfg.RecentBytes/max(1, s.open.Load())))
 }
 
 // wake tells Run that there is something to do.

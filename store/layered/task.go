@@ -61,6 +61,7 @@ type Task struct {
 	// dirtySince is when the oldest commit that has not moved was published; zero when all have.
 	dirtySince time.Time
 	urgent     bool      // recent commits are too big to wait
+	counted    int64     // what recent has counted of this task
 	retryAt    time.Time // after a failed move
 }
 
@@ -185,7 +186,7 @@ func (t *Task) Commit(cp store.Checkpoint) {
 		return
 	}
 	cp = cp.Clone()
-	share := t.stores.share()
+	share := t.stores.recent.share()
 	full, depth := false, 0
 
 	t.pub.Lock()
@@ -423,15 +424,5 @@ func (t *Task) rotate(v *view) {
 
 // recentBytes is what the tables of the task cost.
 func (t *Task) recentBytes() int64 {
-	v := t.current.Load()
-	if v == nil {
-		return 0
-	}
-	var n int64
-	for _, sv := range v.stores {
-		for _, l := range sv.layers {
-			n += l.table.bytes.Load()
-		}
-	}
-	return n
+	return t.current.Load().recentBytes()
 }

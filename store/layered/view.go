@@ -102,6 +102,9 @@ func (t *Task) publish(v *view) {
 	if old := t.current.Swap(v); old != nil {
 		old.unpin()
 	}
+	held := v.recentBytes()
+	t.stores.recent.count(t.counted, held)
+	t.counted = held
 	t.prune()
 }
 

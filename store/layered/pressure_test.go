@@ -1,0 +1,100 @@
+package layered_test
+
+import (
+	"encoding/binary"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/statemesh/statemesh/store"
+	"github.com/statemesh/statemesh/store/layered"
+)
+
+// TestRecentBytesHold: however many tasks write, their recent tables keep within RecentBytes and one commit of each writer; the
+// values are there; and tasks that rest give everything back.
+func TestRecentBytesHold(t *testing.T) {
+	for _, tasks := range []int{1, 40} {
+		t.Run(fmt.Sprintf("%d tasks", tasks), func(t *testing.T) {
+			const limit, commitRows, valueBytes = 1 << 20, 50, 200
+			s := openStores(t, layered.Config{Dir: t.TempDir(), RecentBytes: limit, MoveInterval: time.Hour})
+			spec := []store.Spec{{Name: "counts", Kind: store.KindKeyValue, NoChangelog: true}}
+			var open []*layered.Task
+			var kvs []store.KeyValue
+			for p := range tasks {
+				task, err := s.OpenTask(t.Context(), store.TaskID{Partition: store.Partition(p)}, spec)
+				if err != nil {
+					t.Fatal(err)
+				}
+				kv, err := task.KeyValue("counts")
+				if err != nil {
+					t.Fatal(err)
+				}
+				open, kvs = append(open, task), append(kvs, kv)
+			}
+			const rows = 20_000
+			value := make([]byte, valueBytes)
+			most := int64(0)
+			for i := 0; i < rows; i += commitRows {
+				w := i / commitRows % tasks
+				for j := range commitRows {
+					if err := kvs[w].Put(binary.BigEndian.AppendUint32(nil, uint32(i+j)), store.Value{Data: value}); err != nil {
+						t.Fatal(err)
+					}
+				}
+				open[w].Commit(store.Checkpoint{Sequence: store.Sequence(i + 1)})
+				most = max(most, s.RecentBytes())
+			}
+			if one := int64(commitRows * 2 * (valueBytes + 200)); most > limit+one {
+				t.Errorf("recent commits took %d bytes, want at most %d and one commit", most, limit)
+			}
+			if most < limit/4 {
+				t.Errorf("recent commits took %d bytes of %d: they moved for no reason", most, limit)
+			}
+			for i := range rows {
+				v, err := kvs[i/commitRows%tasks].Get(binary.BigEndian.AppendUint32(nil, uint32(i)))
+				if err != nil || len(v.Data) != valueBytes {
+					t.Fatalf("row %d: %d bytes, %v", i, len(v.Data), err)
+				}
+			}
+			for _, task := range open {
+				if err := task.Close(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if have := s.RecentBytes(); have != 0 {
+				t.Errorf("%d bytes are counted with no task open", have)
+			}
+		})
+	}
+}
+
+// TestOneBusyTaskAmongMany: tasks that hold nothing take nothing from the one that does.
+func TestOneBusyTaskAmongMany(t *testing.T) {
+	s := openStores(t, layered.Config{Dir: t.TempDir(), RecentBytes: 8 << 20, MoveInterval: time.Hour})
+	spec := []store.Spec{{Name: "counts", Kind: store.KindKeyValue, NoChangelog: true}}
+	var busy *layered.Task
+	for p := range 100 {
+		task, err := s.OpenTask(t.Context(), store.TaskID{Partition: store.Partition(p)}, spec)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = task.Close(t.Context()) })
+		busy = task
+	}
+	kv, err := busy.KeyValue("counts")
+	if err != nil {
+		t.Fatal(err)
+	}
+	value := make([]byte, 100)
+	for i := range 8_000 { // some 2 MiB, a quarter of all
+		if err := kv.Put(binary.BigEndian.AppendUint32(nil, uint32(i)), store.Value{Data: value}); err != nil {
+			t.Fatal(err)
+		}
+		if i%100 == 99 {
+			busy.Commit(store.Checkpoint{Sequence: store.Sequence(i)})
+		}
+	}
+	if have := s.RecentBytes(); have < 8_000*100 {
+		t.Errorf("%d bytes are recent, want all of it: nobody else needs the room", have)
+	}
+}
