@@ -2,7 +2,6 @@ package layered
 
 import (
 	"errors"
-	"math"
 	"slices"
 
 	"github.com/statemesh/statemesh/store"
@@ -368,20 +367,6 @@ func (p *part) shared(v *version) store.Value {
 		val.Timestamp = v.timestamp
 	}
 	return val
-}
-
-// spell fills in what the row of a change is called outside.
-func (p *part) spell(f *store.Flushed, row []byte) (err error) {
-	f.Key = row
-	switch p.spec.Kind {
-	case store.KindWindow, store.KindTimestampedWindow:
-		f.Key, f.Start, _, err = store.ParseWindowKey(row)
-		f.End = f.Start + min(p.spec.WindowSize.Milliseconds(), math.MaxInt64-f.Start)
-	case store.KindSession:
-		f.Key, f.Start, f.End, err = store.ParseSessionKey(row)
-	default: // the row is the key
-	}
-	return err
 }
 
 // use makes a node the newest.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -346,4 +347,97 @@ func TestCacheMetrics(t *testing.T) {
 		"hits_total": 2, "misses_total": 1, "evictions_total": 1, "bytes": 94, "dirty_bytes": 0,
 		"flushed_total commit": 1, "flushed_total pressure": 3, "flushed_total put": 0,
 	}, got)
+}
+
+// TestCacheWindowsAndSessions: rows of windows and sessions are named as their stores name them, and READ_UNCOMMITTED sees
+// the stream time of what it shows.
+func TestCacheWindowsAndSessions(t *testing.T) {
+	t.Parallel()
+	windows := store.Spec{
+		Name: "w", Kind: store.KindTimestampedWindow, Caching: true, Retention: time.Minute, WindowSize: 10 * time.Second,
+	}
+	sessions := store.Spec{Name: "s", Kind: store.KindSession, Caching: true, Retention: time.Minute}
+	s := openStores(t, layered.Config{Dir: t.TempDir()})
+	task := openTask(t, s, task0, windows, sessions)
+	task.UseCache(s.NewRecordCache(1 << 20))
+	task.Commit(checkpoint(0, "w", "s"))
+	var heard []string
+	for _, name := range []store.Name{"w", "s"} {
+		if err := task.OnFlush(name, func(f store.Flushed) error {
+			heard = append(heard, fmt.Sprintf("%s %s[%d,%d]@%d=%s(%s)", name, f.Key, f.Start, f.End, f.New.Timestamp, text(f.New), text(f.Old)))
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w, err := task.Window("w")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ses, err := task.Session("s")
+	if err != nil {
+		t.Fatal(err)
+	}
+	put := func(start int64, value string) {
+		if err := w.Put([]byte("k"), start, store.Value{Data: []byte(value), Timestamp: start + 1}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put(10_000, "1")
+	put(20_000, "1")
+	put(10_000, "2")
+	if err := ses.Put([]byte("k"), 5, 9, store.Value{Data: []byte("1"), Timestamp: 9}); err != nil {
+		t.Fatal(err)
+	}
+	if err := ses.Remove([]byte("k"), 5, 9); err != nil { // merged before anybody saw it
+		t.Fatal(err)
+	}
+	if err := ses.Put([]byte("k"), 5, 12, store.Value{Data: []byte("2"), Timestamp: 12}); err != nil {
+		t.Fatal(err)
+	}
+	flush := func() string {
+		heard = nil
+		for _, name := range []store.Name{"w", "s"} {
+			if _, err := task.FlushCache(name); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return strings.Join(heard, "; ")
+	}
+	equal(t, "first", "w k[20000,30000]@20001=1(-); w k[10000,20000]@10001=2(-); s k[5,12]@12=2(-)", flush())
+	task.Commit(checkpoint(1, "w", "s"))
+	moveNow(t, s, task)
+	put(10_000, "3")
+	if err := ses.Remove([]byte("k"), 5, 12); err != nil {
+		t.Fatal(err)
+	}
+	equal(t, "second", "w k[10000,20000]@10001=3(2); s k[5,12]@0=-(2)", flush())
+
+	put(75_000, "9") // 10,000 has expired by that
+	task.ShowNow(at(1))
+	snap := uncommitted(t, task)
+	r, err := snap.Windows("w")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.Fetch(t.Context(), []byte("k"), 10_000); !errors.Is(err, store.ErrNotFound) {
+		t.Errorf("an expired window, uncommitted: %v", err)
+	}
+	if v, err := r.Fetch(t.Context(), []byte("k"), 75_000); err != nil || string(v.Data) != "9" {
+		t.Errorf("an uncommitted window: %s, %v", v.Data, err)
+	}
+	it, err := r.Scan(t.Context(), store.WindowScan{To: 1 << 40})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer it.Close()
+	task.Rollback()
+	if it.Next() || !errors.Is(it.Err(), store.ErrNotReady) {
+		t.Errorf("a scan over a rollback: %v", it.Err())
+	}
+	for _, start := range []int64{10_000, 75_000} {
+		if _, err := r.Fetch(t.Context(), []byte("k"), start); !errors.Is(err, store.ErrNotReady) {
+			t.Errorf("window %d, rolled back: %v", start, err)
+		}
+	}
 }

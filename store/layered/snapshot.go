@@ -164,6 +164,9 @@ func (r *reader) none(ctx context.Context) (store.Value, error) {
 		return store.Value{}, err
 	}
 	defer r.snap.leave()
+	if cut := r.snap.view.intact(r.name()); cut != nil { // the time by which the row has expired may have been rolled back
+		return store.Value{}, cut
+	}
 	return store.Value{}, store.ErrNotFound
 }
 

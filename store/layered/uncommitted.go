@@ -2,6 +2,7 @@ package layered
 
 import (
 	"context"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -53,9 +54,10 @@ func (t *Task) ShowNow(position func() store.Position) {
 	t.marks.current++ // so that a later write makes a version of its own
 	v.running = &running{task: t.id, position: position()}
 	for i, p := range t.parts {
-		layers := append([]layer(nil), v.stores[i].layers...)
-		layers[0].count = int(p.active.count.Load())
-		v.stores[i].layers = layers
+		sv := &v.stores[i]
+		sv.layers = slices.Clone(sv.layers)
+		sv.layers[0].count = int(p.active.count.Load())
+		sv.now = p.now
 		v.stores[i].now = p.now
 	}
 	v.retain()
