@@ -8,6 +8,11 @@ import (
 	"time"
 )
 
+var seedsFlag = flag.Int("seeds", 3, "histories of each model test")
+
+// Seeds is how many histories a model test runs.
+func Seeds() int { return *seedsFlag }
+
 var seedFlag = flag.Uint64("seed", 0, "seed of random tests; 0: a new one each time")
 
 // Seed is the seed of this test: the flag's, or one drawn for it.
