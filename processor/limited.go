@@ -8,34 +8,44 @@ const recordOverhead = 128
 
 // limited refuses, before anything is written, what the store's changelog would refuse later (PL-14).
 type limited struct {
-	store.KeyValue
-
 	name    store.Name
 	limit   int64
 	setting string
 }
 
+func (l *limited) check(key int, v store.Value) error {
+	if size := int64(key + len(v.Data)); size > l.limit {
+		return &store.TooLargeError{Store: l.name, What: "record", Size: size, Limit: l.limit, Setting: l.setting}
+	}
+	return nil
+}
+
+// limit is what the changelog of a store takes.
+func (t *task) limit(name store.Name) limited {
+	return limited{name: name, limit: t.env.maxRecord, setting: t.env.limitedBy}
+}
+
+// limitedKeyValue is limited for a key-value store.
+type limitedKeyValue struct {
+	store.KeyValue
+
+	limited
+}
+
 // Put implements store.KeyValue.
-func (l *limited) Put(key []byte, v store.Value) error {
-	if err := l.check(key, v); err != nil {
+func (l *limitedKeyValue) Put(key []byte, v store.Value) error {
+	if err := l.check(len(key), v); err != nil {
 		return err
 	}
 	return l.KeyValue.Put(key, v)
 }
 
 // PutIfAbsent implements store.KeyValue.
-func (l *limited) PutIfAbsent(key []byte, v store.Value) (store.Value, bool, error) {
-	if err := l.check(key, v); err != nil {
+func (l *limitedKeyValue) PutIfAbsent(key []byte, v store.Value) (store.Value, bool, error) {
+	if err := l.check(len(key), v); err != nil {
 		return store.Value{}, false, err
 	}
 	return l.KeyValue.PutIfAbsent(key, v)
-}
-
-func (l *limited) check(key []byte, v store.Value) error {
-	if size := int64(len(key) + len(v.Data)); size > l.limit {
-		return &store.TooLargeError{Store: l.name, What: "record", Size: size, Limit: l.limit, Setting: l.setting}
-	}
-	return nil
 }
 
 // admit refuses a record for a sink that no broker would take: found when it is processed, a handler can skip it; found

@@ -116,6 +116,9 @@ func (r *Runtime) ensureInternal(ctx context.Context, adm *kadm.Client, plan *Pl
 			Topic: c.Topic, Kind: topics.Changelog, Partitions: c.Partitions,
 			ReplicationFactor: r.cfg.ReplicationFactor, Config: c.Store.ChangelogConfig,
 		}
+		if k := c.Store.Kind; k == store.KindWindow || k == store.KindTimestampedWindow || k == store.KindSession {
+			w.Retention = c.Store.Retention
+		}
 		if ran[r.built.stores[c.Store.Name].sub.id] {
 			w.MustExist = proof
 		}

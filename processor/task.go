@@ -374,7 +374,7 @@ func (t *task) keyValue(name store.Name) (store.KeyValue, error) {
 		return nil, err
 	}
 	if t.logs[name] != nil {
-		kv = &limited{KeyValue: kv, name: name, limit: t.env.maxRecord, setting: t.env.limitedBy}
+		kv = &limitedKeyValue{KeyValue: kv, limited: t.limit(name)}
 	}
 	t.stores[name] = kv
 	return kv, nil

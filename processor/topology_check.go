@@ -4,8 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 
+	"github.com/statemesh/statemesh/serde"
 	"github.com/statemesh/statemesh/store"
 )
 
@@ -78,14 +80,15 @@ func badSpec(s store.Spec) string {
 	if s.Caching && s.RetainDuplicates {
 		return "a store that keeps duplicates has no record cache: no put replaces another"
 	}
-	if s.Kind != store.KindKeyValue && s.Kind != store.KindTimestampedKeyValue {
-		return fmt.Sprintf("kind %d is unknown", s.Kind)
+	if err := s.Validate(); err != nil {
+		return err.Error()
+	}
+	if s.Kind == store.KindVersioned {
+		return "a versioned store cannot be declared yet"
 	}
 	for _, f := range []struct{ field, format string }{{"key", s.KeyFormat}, {"value", s.ValueFormat}} {
-		switch f.format {
-		case "", "bytes", "string", "int64", "double", "json":
-		default:
-			return fmt.Sprintf("%s format %q is not one of bytes, string, int64, double, json", f.field, f.format)
+		if f.format != "" && !slices.Contains(serde.KnownFormats(), f.format) {
+			return fmt.Sprintf("%s format %q is not one of %s", f.field, f.format, strings.Join(serde.KnownFormats(), ", "))
 		}
 	}
 	if s.NoChangelog && len(s.ChangelogConfig) > 0 {

@@ -3,6 +3,7 @@ package processor
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/statemesh/statemesh/store"
 )
@@ -105,8 +106,13 @@ func TestBuildErrors(t *testing.T) {
 		},
 		{"store of no kind", source().AddStateStore(store.Spec{Name: "a"}, "p"), `topology: store "a": kind 0 is unknown`},
 		{
+			"window that is kept for less than its size",
+			source().AddStateStore(store.Spec{Name: "a", Kind: store.KindWindow, WindowSize: time.Hour, Retention: time.Minute}, "p"),
+			`topology: store "a": retention 1m0s is below the window size 1h0m0s`,
+		},
+		{
 			"store of unknown format", source().AddStateStore(store.Spec{Name: "a", Kind: store.KindKeyValue, ValueFormat: "xml"}, "p"),
-			`topology: store "a": value format "xml" is not one of bytes, string, int64, double, json`,
+			`topology: store "a": value format "xml" is not one of bytes, string, bool, int16, int32, int64, float, double, uuid, time, json, ordered-int32, ordered-int64, ordered-double, avro, json-schema`,
 		},
 		{
 			"settings for no changelog", source().AddStateStore(store.Spec{

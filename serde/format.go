@@ -27,7 +27,14 @@ const (
 	FormatOrderedInt32  = "ordered-int32"
 	FormatOrderedInt64  = "ordered-int64"
 	FormatOrderedDouble = "ordered-double"
+
+	// What package registry reads, as JSON: bytes that begin with the id of a schema.
+	FormatAvro       = "avro"
+	FormatJSONSchema = "json-schema"
 )
+
+// KnownFormats lists the names that a store may declare: the built-in ones, and those that need a schema registry.
+func KnownFormats() []string { return append(Builtin().Names(), FormatAvro, FormatJSONSchema) }
 
 // Format is a serde without its type, found by name: for programs that learn only at run time what a store holds. All
 // functions are safe for concurrent use.

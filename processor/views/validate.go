@@ -90,7 +90,7 @@ func (c *checker) view(i int, v View) {
 	if v.OffsetReset > processor.ResetNone {
 		c.fail(at(i, "offset_reset"), fmt.Sprintf("%s: want earliest, latest or none", v.OffsetReset))
 	}
-	formats := serde.Builtin().Names()
+	formats := serde.KnownFormats()
 	switch {
 	case v.KeyFormat == "":
 	case len(v.Key) > 0:

@@ -67,7 +67,7 @@ func TestValidate(t *testing.T) {
 		{"key format with key", change(func(v *View) { v.KeyFormat = "int64" }), "views[0].key_format: a key made of fields is a string"},
 		{
 			"unknown key format", change(func(v *View) { v.KeyFormat, v.Key = "roman", nil }),
-			`views[0].key_format: "roman" is unknown; want one of bytes, string, bool, int16, int32, int64, float, double, uuid, time, json, ordered-int32, ordered-int64, ordered-double`,
+			`views[0].key_format: "roman" is unknown; want one of bytes, string, bool, int16, int32, int64, float, double, uuid, time, json, ordered-int32, ordered-int64, ordered-double, avro, json-schema`,
 		},
 		{"unknown reset", change(func(v *View) { v.OffsetReset = 9 }), "views[0].offset_reset: offset-reset-9: want earliest, latest or none"},
 		{"two of a name", []View{good, good}, `views[1].name: "v" is the name of views[0] already`},

@@ -47,7 +47,7 @@ type avroSerde[T any] struct {
 
 func (a *avroSerde[T]) at(p place) serde.Serde[T] {
 	writer := a.c.writer(p, a.record, a.c.publisher(a.text))
-	s := serde.New(a.name, func(dst []byte, v T) ([]byte, error) { return a.append(dst, v, writer) }, a.decode).As(FormatAvro)
+	s := serde.New(a.name, func(dst []byte, v T) ([]byte, error) { return a.append(dst, v, writer) }, a.decode).As(serde.FormatAvro)
 	return serde.Bind(s, func(topic string, part serde.Part) serde.Serde[T] { return a.at(place{topic, part}) })
 }
 

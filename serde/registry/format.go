@@ -9,17 +9,12 @@ import (
 	"github.com/statemesh/statemesh/serde"
 )
 
-// The formats that a registry adds. Their values are read as JSON, and not written: which schema would it be?
-const (
-	FormatAvro       = "avro"
-	FormatJSONSchema = "json-schema"
-)
-
-// Formats returns the formats of bytes that begin with the id of a schema, for programs that have no types.
+// Formats returns the formats of bytes that begin with the id of a schema, for programs that have no types. Their
+// values are read as JSON, and not written: which schema would it be?
 func (c *Client) Formats() []serde.Format {
 	schemas := newMemo[int, *avro.Schema](c.cfg.RetryAfter)
 	return []serde.Format{
-		readOnly(serde.New(FormatAvro, noBytes, func(b []byte) (json.RawMessage, error) {
+		readOnly(serde.New(serde.FormatAvro, noBytes, func(b []byte) (json.RawMessage, error) {
 			id, rest, err := splitHeader(b)
 			if err != nil {
 				return nil, err
@@ -38,7 +33,7 @@ func (c *Client) Formats() []serde.Format {
 			}
 			return text, nil
 		})),
-		readOnly(serde.New(FormatJSONSchema, noBytes, func(b []byte) (json.RawMessage, error) {
+		readOnly(serde.New(serde.FormatJSONSchema, noBytes, func(b []byte) (json.RawMessage, error) {
 			rest, err := c.jsonBody(b)
 			if err != nil {
 				return nil, err

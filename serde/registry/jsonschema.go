@@ -43,7 +43,7 @@ func (j *jsonSerde[T]) at(p place) serde.Serde[T] {
 			return nil, err
 		}
 		return j.values.Append(appendHeader(dst, id), v)
-	}, j.decode).As(FormatJSONSchema)
+	}, j.decode).As(serde.FormatJSONSchema)
 	return serde.Bind(s, func(topic string, part serde.Part) serde.Serde[T] { return j.at(place{topic, part}) })
 }
 

@@ -114,7 +114,7 @@ func TestAvroBytes(t *testing.T) {
 	if n := w.asked.Load() - asked; n != 0 {
 		t.Errorf("%d requests for a schema that is known", n)
 	}
-	if s.Format() != registry.FormatAvro || s.Name() != "avro air.Flight" {
+	if s.Format() != serde.FormatAvro || s.Name() != "avro air.Flight" {
 		t.Error(s.Format(), s.Name())
 	}
 }
@@ -469,8 +469,8 @@ func TestFormats(t *testing.T) {
 	formats := serde.Builtin().With(c.Formats()...)
 	value := flight{"UA", new(int32(7))}
 	for name, b := range map[string][]byte{
-		registry.FormatAvro:       must(must(registry.Avro[flight](c, flightV1)).ForTopic("a", serde.Value).Encode(value)),
-		registry.FormatJSONSchema: must(must(registry.JSONSchema[flight](c, `{}`)).ForTopic("j", serde.Value).Encode(value)),
+		serde.FormatAvro:       must(must(registry.Avro[flight](c, flightV1)).ForTopic("a", serde.Value).Encode(value)),
+		serde.FormatJSONSchema: must(must(registry.JSONSchema[flight](c, `{}`)).ForTopic("j", serde.Value).Encode(value)),
 	} {
 		f, err := formats.Lookup(name)
 		if err != nil {

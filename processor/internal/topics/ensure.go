@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -76,15 +77,35 @@ type Internal struct {
 	ReplicationFactor int16
 	// Config overrides [DefaultConfig] at creation. Overrides of verified settings are what is verified, too.
 	Config map[string]string
+	// Retention of a changelog of windows or sessions: how long the store keeps them. The broker keeps records for that and
+	// [AdditionalRetention], and deletes them then (upstream's WindowedChangelogTopicConfig); a topic that deletes earlier than
+	// the store does is refused. 0: a changelog keeps every key.
+	Retention time.Duration
 	// MustExist, if not empty, is the proof that the topic has existed ("group app has committed offsets"): a missing
 	// topic is then *LostError and not created.
 	MustExist string
 }
 
+// AdditionalRetention is how much longer the broker keeps windows than their store: it goes by the wall clock, the store by
+// the time of records (upstream's default of windowstore.changelog.additional.retention.ms).
+const AdditionalRetention = 24 * time.Hour
+
 func (i Internal) config() map[string]string {
 	c := DefaultConfig(i.Kind)
+	if i.Retention > 0 {
+		c[cleanupPolicy] = "compact,delete"
+		c[retentionMillis] = strconv.FormatInt(keptFor(i.Retention), 10)
+	}
 	maps.Copy(c, i.Config)
 	return c
+}
+
+// keptFor is the retention of the changelog of a store that keeps windows for d, in milliseconds.
+func keptFor(d time.Duration) int64 {
+	if ms := d.Milliseconds(); ms < math.MaxInt64-AdditionalRetention.Milliseconds() {
+		return ms + AdditionalRetention.Milliseconds()
+	}
+	return math.MaxInt64
 }
 
 // Ensure creates the topics that are missing and verifies those that exist, and returns what they are like. Several
@@ -271,6 +292,14 @@ func verify(want Internal, info Info, have map[string]string) (errs []error) {
 			Topic: want.Topic, Setting: setting, Have: h, Want: w,
 			Fix: fmt.Sprintf("%s; kafka-configs.sh --alter --entity-type topics --entity-name %s --add-config %s=%s sets it",
 				why(want.Kind, setting), want.Topic, setting, bracketed(w)),
+		})
+	}
+	if ms, err := strconv.ParseInt(have[retentionMillis], 10, 64); want.Retention > 0 && err == nil && ms >= 0 && ms < want.Retention.Milliseconds() {
+		w := config[retentionMillis]
+		errs = append(errs, &MismatchError{
+			Topic: want.Topic, Setting: retentionMillis, Have: have[retentionMillis], Want: "at least " + strconv.FormatInt(want.Retention.Milliseconds(), 10),
+			Fix: fmt.Sprintf("the broker deletes windows that the store keeps, and a restore lacks them; kafka-configs.sh --alter --entity-type topics --entity-name %s --add-config %s=%s sets it",
+				want.Topic, retentionMillis, w),
 		})
 	}
 	return errs

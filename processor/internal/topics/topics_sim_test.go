@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 	"sync"
@@ -70,6 +71,41 @@ func TestCR16GeneratedConfigs(t *testing.T) {
 			t.Errorf("%s: %v, want %v", kind, have, want)
 		}
 	}
+}
+
+// TestCR16WindowChangelogs: windows are compacted and, a day after their store has dropped them, deleted; a topic that deletes
+// sooner than the store is refused.
+func TestCR16WindowChangelogs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		want := Internal{Topic: "app-hourly-changelog", Kind: Changelog, Partitions: 2, Retention: 48 * time.Hour}
+		if _, err := Ensure(t.Context(), w.adm, []Internal{want}); err != nil {
+			t.Fatal(err)
+		}
+		for key, value := range map[string]string{"cleanup.policy": "compact,delete", "retention.ms": "259200000"} {
+			if have := w.TopicInfo(want.Topic).Configs[key]; have == nil || *have != value {
+				t.Errorf("%s is not %s", key, value)
+			}
+		}
+		want.Retention = 72 * time.Hour // no more than the topic keeps
+		if _, err := Ensure(t.Context(), w.adm, []Internal{want}); err != nil {
+			t.Error(err)
+		}
+		want.Retention = 73 * time.Hour
+		_, err := Ensure(t.Context(), w.adm, []Internal{want})
+		if e, ok := errors.AsType[*MismatchError](err); !ok || e.Setting != "retention.ms" || e.Want != "at least 262800000" || !strings.Contains(e.Fix, "retention.ms=349200000") {
+			t.Error(err)
+		}
+		w.create(t, "plain", 2, DefaultConfig(Changelog))
+		_, err = Ensure(t.Context(), w.adm, []Internal{{Topic: "plain", Kind: Changelog, Partitions: 2, Retention: time.Hour}})
+		if e, ok := errors.AsType[*MismatchError](err); !ok || e.Setting != "cleanup.policy" {
+			t.Error(err)
+		}
+		want = Internal{Kind: Changelog, Retention: math.MaxInt64}
+		if have := want.config()["retention.ms"]; have != "9223458436854" { // no overflow
+			t.Error(have)
+		}
+	})
 }
 
 func TestEnsureCreates(t *testing.T) {

@@ -71,7 +71,7 @@ func ViewKeys() []ViewKey {
 				}
 			},
 		},
-		viewText("key_format", joinNames(serde.Builtin().Names()), "(string; bytes for bytes)", func(v *views.View) *string { return &v.KeyFormat },
+		viewText("key_format", joinNames(serde.KnownFormats()), "(string; bytes for bytes)", func(v *views.View) *string { return &v.KeyFormat },
 			"How the record's key is written, for people and generic clients. Only without a key."),
 	}
 }
