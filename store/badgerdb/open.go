@@ -22,6 +22,12 @@ const maxAttempts = 2
 // is moved aside, kept under a name that says so, and an empty one begun: the changelogs have what it held.
 func Open(ctx context.Context, opt Options) (*DB, error) {
 	opt = opt.withDefaults()
+	if err := opt.Tuning.Validate(); err != nil {
+		return nil, fmt.Errorf("database %s: %w", opt.Dir, err)
+	}
+	if err := opt.Tuning.fits(opt.Dir); err != nil {
+		return nil, fmt.Errorf("database %s: %w", opt.Dir, err)
+	}
 	if err := os.MkdirAll(opt.Dir, 0o700); err != nil {
 		return nil, fmt.Errorf("database %s: %w", opt.Dir, err)
 	}

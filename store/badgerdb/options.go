@@ -17,6 +17,7 @@ type Options struct {
 	Dir string
 	// MemTableBytes is the size of a memtable, of which there are up to 3. Default 8 MiB.
 	MemTableBytes int64
+	Tuning        Tuning
 	// MinFreeBytes of disk space must remain for a move to begin. Default 128 MiB.
 	MinFreeBytes int64
 	// DropWait is how long readers may keep a dropped key space from being reclaimed. Default 10s.
@@ -86,17 +87,14 @@ const (
 )
 
 // badger translates the options. Values stay inline, so there is nothing in the value log that could be lost apart from
-// its key or resurrected by its collection. Without compression and encryption blocks come from the mapped files and
-// need no cache of their own.
+// its key or resurrected by its collection. Without encryption the indexes of tables lie in the mapped files and need no cache.
 func (o Options) badger(log *logger) badger.Options {
-	return badger.DefaultOptions(o.Dir).
+	return o.Tuning.apply(badger.DefaultOptions(o.Dir)).
 		WithLogger(log).
 		WithMemTableSize(o.MemTableBytes).
 		WithNumMemtables(2).
 		WithValueThreshold(min(o.MemTableBytes*batchPart/100, maxInline)).
 		WithValueLogFileSize(2 << 20).
-		WithCompression(options.None).
-		WithBlockCacheSize(0).
 		WithIndexCacheSize(0).
 		WithNumCompactors(2).
 		WithNumGoroutines(1).
