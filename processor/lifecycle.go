@@ -153,6 +153,8 @@ func (t *thread) close(ctx context.Context) error {
 		t.rt.tasks.release(r.owner.task.id)
 	}
 	t.owned, t.running, t.inputs = nil, nil, nil
+	t.rt.metrics.inputBytes.Sub(float64(t.waiting))
+	t.waiting = 0
 	errs = append(errs, t.closeOutput(ctx))
 	t.settled.Store(false)
 	t.rt.reviewState()

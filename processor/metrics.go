@@ -14,7 +14,7 @@ type metrics struct {
 	pauses                                             prometheus.Counter
 	dropped, dataLoss, commitReasons                   *prometheus.CounterVec
 	commitSeconds                                      prometheus.Histogram
-	restoring, tasks, state                            prometheus.Gauge
+	restoring, tasks, state, inputBytes                prometheus.Gauge
 	restoreLag                                         *prometheus.GaugeVec
 }
 
@@ -34,7 +34,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		memberships:   counter("memberships_lost_total", "Group memberships that stream threads lost."),
 		copiesDropped: counter("copies_dropped_total", "Local copies dropped because their tasks have long run elsewhere."),
 		fetchErrors:   counter("fetch_errors_total", "Fetches of inputs that failed and were tried again."),
-		pauses: counter("input_pauses_total", "Times that the fetching of a partition was paused because enough waits."),
+		pauses:        counter("input_pauses_total", "Times that the fetching of a partition was paused because enough waits."),
 		commitReasons: f.NewCounterVec(prometheus.CounterOpts{
 			Name: "statemesh_commits_due_total",
 			Help: "Commits of stream threads that were begun, by why: interval, request of a processor, uncommitted bytes, rebalance.",
@@ -51,9 +51,10 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 			Name: "statemesh_commit_seconds",
 			Help: "Time a commit takes.", Buckets: prometheus.ExponentialBuckets(0.001, 2, 14),
 		}),
-		restoring: gauge("restoring_tasks", "Tasks that are being restored."),
-		tasks:     gauge("running_tasks", "Tasks that process."),
-		state:     gauge("runtime_state", "State of the runtime: 0 created, 1 rebalancing, 2 running, 3 stopping, 4 stopped, 5 failed."),
+		inputBytes: gauge("input_buffer_bytes", "Memory of fetched records that wait to be processed."),
+		restoring:  gauge("restoring_tasks", "Tasks that are being restored."),
+		tasks:      gauge("running_tasks", "Tasks that process."),
+		state:      gauge("runtime_state", "State of the runtime: 0 created, 1 rebalancing, 2 running, 3 stopping, 4 stopped, 5 failed."),
 		restoreLag: f.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "statemesh_restore_lag_offsets",
 			Help: "Changelog offsets left to read, by task that is being restored.",

@@ -43,6 +43,8 @@ type thread struct {
 	done     []restored // guarded by doneMu
 
 	fetchErrs []fetchErr
+	sizes     sizes // of fetched records
+	waiting   int64 // bytes of fetched records that wait, as the metric knows them
 
 	// refusal is what the group's leader says against this process, nil for nothing; refusedSince is since when.
 	refusal      error
@@ -143,7 +145,7 @@ func (t *thread) turn(ctx, work context.Context) error {
 	if t.supplied() {
 		t.member.holdOff()
 	} else {
-		t.fetch(t.member.poll(ctx, t.patience(), t.rt.cfg.MaxPollRecords))
+		t.fetch(t.member.poll(ctx, t.patience(), t.pollLimit()))
 	}
 	if err := t.attend(work); err != nil {
 		return err
@@ -347,7 +349,9 @@ func (t *thread) fetch(fetches kgo.Fetches) {
 				if oi == nil || !oi.ready || len(p.Records) == 0 {
 					continue
 				}
+				before := oi.in.bytes
 				oi.in.push(p.Records)
+				t.sizes.add(len(p.Records), oi.in.bytes-before)
 				if oi.in.waiting() >= t.rt.cfg.BufferedRecordsPerPartition+t.rt.cfg.MaxPollRecords {
 					t.pause(oi.in)
 				}
@@ -372,7 +376,7 @@ func (t *thread) fillUp(ctx context.Context) error {
 			break
 		}
 		t.holdBack()
-		t.fetch(t.member.poll(ctx, 0, t.rt.cfg.MaxPollRecords))
+		t.fetch(t.member.poll(ctx, 0, t.pollLimit()))
 	}
 	t.holdBack()
 	t.resume()
