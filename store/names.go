@@ -123,9 +123,9 @@ type Spec struct {
 	SegmentInterval time.Duration
 	// RetainDuplicates keeps every value that was put into a window of a key.
 	RetainDuplicates bool
-	// Caching puts the record cache before the store: changes go downstream and to the changelog when the cache is flushed,
-	// at a commit or under pressure, and only the last of each key does (upstream's withCachingEnabled). Not for versioned
-	// stores, nor where duplicates are kept.
+	// Caching puts the record cache before the store: changes go downstream when the cache is flushed, at a commit or under
+	// pressure, and only the last of each key does (upstream's withCachingEnabled). To the changelog goes the last of each
+	// commit, with a cache or without. Not for versioned stores, nor where duplicates are kept.
 	Caching bool
 	// ChangelogConfig overrides settings of the changelog topic at creation.
 	ChangelogConfig map[string]string
