@@ -36,6 +36,8 @@ type flushing struct {
 	stores []flushedStore
 	// depth counts the listeners that run: one may write to a store whose cache is full.
 	depth int
+	// failed is what a listener returned: its change is lost, also when the processor that put something went on.
+	failed error
 }
 
 type flushedStore struct {
@@ -75,9 +77,9 @@ func (t *task) listen(n *nodeRun, name store.Name, fn func(store.Flushed) error)
 		f.depth--
 		t.hasCurrent = had
 		if err != nil {
-			return &flushError{n.wrap(err)}
+			f.failed = &flushError{n.wrap(err)}
 		}
-		return nil
+		return f.failed
 	})
 	if err != nil {
 		return err
@@ -95,6 +97,9 @@ func (t *task) listen(n *nodeRun, name store.Name, fn func(store.Flushed) error)
 // flush empties the record caches: what they hold is forwarded, and is part of the commit that follows. Listeners write
 // to stores further down, which are flushed after them; only stores that feed each other need more rounds.
 func (t *task) flush() error {
+	if err := t.flushing.failed; err != nil {
+		return &TaskError{Task: t.id, Err: err}
+	}
 	for range len(t.flushing.stores) + 1 {
 		dirty := false
 		for _, s := range t.flushing.stores {

@@ -63,6 +63,44 @@ func TestOnFlushErrors(t *testing.T) {
 	if !ok || e.Record != nil || !strings.Contains(e.Error(), "seer: full") {
 		t.Errorf("%v", err)
 	}
+	// A processor that swallows it does not get its task committed.
+	if err := b.task.flush(); !is[*flushError](err) {
+		t.Errorf("commit after a failed flush: %v", err)
+	}
+	if err := b.task.rollback(); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.task.flush(); err != nil {
+		t.Errorf("commit after a rollback: %v", err)
+	}
+}
+
+// TestFlushCircle: stores whose listeners write to each other without an end are an error, not a hang.
+func TestFlushCircle(t *testing.T) {
+	t.Parallel()
+	b := newTaskBench(t, func(s *seer) {
+		s.init = func(ctx *Context) error {
+			kv, err := ctx.Store("s")
+			if err != nil {
+				return err
+			}
+			return ctx.OnFlush("s", func(f store.Flushed) error {
+				return kv.Put(f.Key, store.Value{Data: append(f.New.Data, '.')})
+			})
+		}
+		s.do = func(ctx *Context, r *Record) error {
+			kv, err := ctx.Store("s")
+			if err != nil {
+				return err
+			}
+			return kv.Put(r.Key, store.Value{Data: []byte("1")})
+		}
+	}, nil, "in")
+	b.push(0, "0@5")
+	b.process()
+	if err := b.task.flush(); err == nil || !strings.Contains(err.Error(), "without an end") {
+		t.Errorf("%v", err)
+	}
 }
 
 // TestOnFlushPerPut: a store without a cache tells of each put, with the value before it; PL-12: under its own timestamp.

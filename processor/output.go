@@ -122,6 +122,7 @@ func (o *output) letter(topic string, r *kgo.Record, headers []kgo.RecordHeader)
 		rec.Headers = append(rec.Headers, kgo.RecordHeader{Key: h.Key, Value: o.bytes.copy(h.Value)})
 	}
 	rec.Headers = append(rec.Headers, headers...)
+	o.size += bytesOf(rec)
 	return o.produce(rec, o.promise)
 }
 

@@ -160,8 +160,8 @@ func (t *thread) turn(ctx, work context.Context) error {
 		return nil
 	}
 	err := t.work() //nolint:contextcheck // records outlive any context: see output.produce
-	t.show()
 	if err == nil {
+		t.show()
 		reason := t.due()
 		if reason == notDue && t.member.rebalanceWaits() && t.uncommitted() {
 			reason = dueForRebalance

@@ -207,9 +207,6 @@ func (c *cached) before(e *entry) {
 // after notes that e was put, and flushes what does not fit any more.
 func (c *cached) after(e *entry) error {
 	i := e.node
-	if i == 0 { // a listener has emptied the cache meanwhile
-		return nil
-	}
 	n := &c.nodes[i]
 	bytes := int64(len(e.key)+len(e.head.Load().data)) + nodeCost
 	c.grow(bytes-n.bytes, 0)
@@ -232,8 +229,14 @@ func (c *cached) after(e *entry) error {
 	return c.evict()
 }
 
-// atOnce tells of a put of a store that does not cache.
+// atOnce tells of a put of a store that does not cache, unless it is the listener that puts: that waits for the next
+// flush.
 func (c *cached) atOnce(i uint32) error {
+	if c.flushing {
+		return nil
+	}
+	c.flushing = true
+	defer func() { c.flushing = false }()
 	err := c.tell(i, flushedAtOnce)
 	if e := c.nodes[i].e; e != nil && !c.nodes[i].isDirty {
 		c.remove(i)
@@ -282,8 +285,12 @@ func (c *cached) flush(first uint32, reason flushReason) error {
 		n--
 	}
 	for ; n > 0 && c.dirty > 0; n-- {
-		if err := c.tell(c.nodes[0].after, reason); err != nil {
+		i := c.nodes[0].after
+		if err := c.tell(i, reason); err != nil {
 			return err
+		}
+		if e := c.nodes[i].e; c.records == nil && e != nil && !c.nodes[i].isDirty {
+			c.remove(i)
 		}
 	}
 	return nil

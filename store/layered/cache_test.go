@@ -249,6 +249,22 @@ func TestCacheListeners(t *testing.T) {
 	b.want("nothing is left")
 	b.commit()
 
+	off := newCacheBench(t, 1<<20, store.Spec{Name: "c", Kind: store.KindKeyValue})
+	if err := off.task.OnFlush("c", func(f store.Flushed) error {
+		if len(f.New.Data) < 3 {
+			set(t, off.task, "c", string(f.Key), string(f.New.Data)+".")
+		}
+		return off.listener("c")(f)
+	}); err != nil {
+		t.Fatal(err)
+	}
+	off.put("k", "1")
+	off.want("without a cache at once", "k=1(-)")
+	off.flush("c")
+	off.flush("c")
+	off.flush("c")
+	off.want("and what the listener wrote at the next flushes", "k=1.(1)", "k=1..(1.)")
+
 	full := errors.New("full")
 	listen(func(store.Flushed) error { return full })
 	b.put("k", "2")
