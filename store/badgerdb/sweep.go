@@ -14,7 +14,7 @@ import (
 
 const (
 	// sweepChunk is how many rows are deleted before moves get a turn.
-	sweepChunk = 16 << 10
+	sweepChunk = 64 << 10
 	// maxSweepRows is up to how many rows are deleted one by one. That writes, but no read waits for it; from here on
 	// DropPrefix is much cheaper, and holds up all reads of the database while it runs.
 	maxSweepRows = 128 << 10
@@ -22,33 +22,37 @@ const (
 
 // sweep deletes the rows of d one by one unless they are too many.
 func (db *DB) sweep(ctx context.Context, d *doomed) (small bool, err error) {
+	from, _ := d.bounds()
 	for first := true; ; first = false {
 		if err := db.turn.take(ctx); err != nil {
 			return false, err
 		}
-		done := false
 		if first && db.rows(d, db.opt.sweepRows+1) > db.opt.sweepRows {
 			db.turn.give()
 			return false, nil
 		}
-		done, err = db.sweepSome(d)
+		from, err = db.sweepSome(d, from)
 		db.turn.give()
-		if err != nil || done {
+		if err != nil || from == nil {
 			return true, err
 		}
 	}
 }
 
-// sweepSome deletes the next rows of d, durably, and reports whether they were the last. With the turn.
-func (db *DB) sweepSome(d *doomed) (done bool, err error) {
+// sweepSome deletes the next rows of d from a full key on, durably, and returns where to go on: nil at the end. To begin
+// at the first row each time would be to walk over all that was deleted before. With the turn.
+func (db *DB) sweepSome(d *doomed, from []byte) (next []byte, err error) {
 	if err := db.ready(); err != nil {
-		return false, err
+		return nil, err
 	}
 	b := newBatch(db.badger, db.tick())
 	defer b.cancel()
-	db.walk(d, sweepChunk, func(key []byte) { b.delete(b.copy(key)) })
+	db.walk(d, from, sweepChunk, func(key []byte) {
+		next = b.copy(key)
+		b.delete(next)
+	})
 	if b.count == 0 {
-		return true, nil
+		return nil, nil
 	}
 	db.tombs += int64(b.count)
 	err = b.flush()
@@ -63,27 +67,31 @@ func (db *DB) sweepSome(d *doomed) (done bool, err error) {
 		}
 	}
 	if err != nil {
-		return false, db.fail(err)
+		return nil, db.fail(err)
 	}
-	return b.count < sweepChunk, nil
+	if b.count < sweepChunk {
+		return nil, nil
+	}
+	return next, nil
 }
 
 // rows counts the rows of d, up to limit. With the turn.
 func (db *DB) rows(d *doomed, limit int) (n int) {
-	db.walk(d, limit, func([]byte) { n++ })
+	from, _ := d.bounds()
+	db.walk(d, from, limit, func([]byte) { n++ })
 	return n
 }
 
-// walk calls visit with the full keys of d, at most limit, that have a value now. With the turn.
-func (db *DB) walk(d *doomed, limit int, visit func(key []byte)) {
+// walk calls visit with the full keys of d at or behind from, at most limit, that have a value now. With the turn.
+func (db *DB) walk(d *doomed, from []byte, limit int, visit func(key []byte)) {
 	if db.closed {
 		return
 	}
-	from, to := d.bounds()
+	first, to := d.bounds()
 	txn := db.badger.NewTransactionAt(db.durable, false)
 	defer txn.Discard()
 	opt := badger.DefaultIteratorOptions
-	opt.PrefetchValues, opt.Prefix = false, from[:min(len(from), prefixBytes-8)] // the store, or the space
+	opt.PrefetchValues, opt.Prefix = false, first[:min(len(first), prefixBytes-8)] // the store, or the space
 	it := txn.NewIterator(opt)
 	defer it.Close()
 	for it.Seek(from); it.Valid() && limit > 0; it.Next() {
