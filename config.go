@@ -40,6 +40,10 @@ type Config struct {
 	// Default 5s: a restart after a crash replays at most this much of the changelog.
 	MoveInterval time.Duration
 
+	// IteratorMaxAge (store.iterator.max.age.ms) is how long a query may keep what it reads open; then it is ended with an
+	// error, and reported. Default 5m: the stores keep for it what nobody else needs. Negative: no limit.
+	IteratorMaxAge time.Duration
+
 	// Listen (listen) is the address of the query API, "host:port". Default "127.0.0.1:7070": nothing is exposed to a
 	// network that was not asked for. Port 0 takes a free one.
 	Listen string
@@ -207,6 +211,7 @@ func (c Config) withDefaults() Config {
 	c.Listen = cmp.Or(c.Listen, "127.0.0.1:7070")
 	c.MoveBytes = cmp.Or(c.MoveBytes, 32<<20)
 	c.MoveInterval = cmp.Or(c.MoveInterval, 5*time.Second)
+	c.IteratorMaxAge = cmp.Or(c.IteratorMaxAge, 5*time.Minute)
 	c.DefaultMaxStaleness = cmp.Or(c.DefaultMaxStaleness, 5*time.Second)
 	c.CacheTTL = cmp.Or(c.CacheTTL, 5*time.Second)
 	c.CacheNegativeTTL = cmp.Or(c.CacheNegativeTTL, min(time.Second, c.CacheTTL))

@@ -159,7 +159,7 @@ func (i *Instance) open(ctx context.Context) (p *parts, err error) {
 		}
 	}()
 	conf := layered.Config{
-		Dir: dir, MoveBytes: c.MoveBytes, MoveInterval: c.MoveInterval, Registerer: reg, Logger: i.log,
+		Dir: dir, MoveBytes: c.MoveBytes, MoveInterval: c.MoveInterval, IteratorMaxAge: c.IteratorMaxAge, Registerer: reg, Logger: i.log,
 	}
 	conf.MaxRecordBytes, conf.MemTableBytes = recordLimits(c.Processor.Kafka)
 	if p.stores, err = layered.Open(ctx, conf); err != nil {

@@ -39,7 +39,11 @@ func (t *task) processedPosition() store.Position {
 // snapshot pins what a reader at this isolation sees of a task.
 func (r *Runtime) snapshot(ctx context.Context, name store.Name, e *entryTask, isolation store.Isolation) (*layered.Snapshot, error) {
 	if isolation != store.ReadUncommitted {
-		return e.state.Snapshot()
+		snap, err := e.state.Snapshot()
+		if err == nil {
+			snap.For(store.UserOf(ctx))
+		}
+		return snap, err
 	}
 	snap, err := e.state.SnapshotUncommitted(ctx, r.threads[e.thread].wake)
 	if e, ok := errors.AsType[*store.NotReadyError](err); ok {

@@ -159,7 +159,7 @@ func (s *Server) admit(ctx context.Context, c *call, m *method) (context.Context
 	if err := limit.acquire(); err != nil {
 		return nil, nil, err
 	}
-	ctx = withCall(ctx, c)
+	ctx = store.WithUser(withCall(ctx, c), c.method)
 	if _, has := ctx.Deadline(); !has && m.deadline > 0 {
 		ctx, cancel := context.WithTimeout(ctx, m.deadline)
 		return ctx, func() { cancel(); limit.release() }, nil

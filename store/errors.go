@@ -48,6 +48,9 @@ var (
 	ErrBehind = errors.New("store: behind")
 	// ErrNotActive reports a copy that is not the owner's, which the caller insists on. See [NotActiveError].
 	ErrNotActive = errors.New("store: not active")
+	// ErrOpenTooLong reports a snapshot or an iterator that was open for so long that it was closed (store.iterator.max.age.ms).
+	// A scan may be continued with a new one, from the last cursor.
+	ErrOpenTooLong = fmt.Errorf("open for too long: %w", ErrClosed)
 	// ErrTaskOpen reports a task that is open already in this process.
 	ErrTaskOpen = errors.New("store: task is open")
 )

@@ -40,6 +40,10 @@ type Config struct {
 	MinFreeBytes int64
 	// DropWait is how long the reclaiming of a dropped copy waits for its readers. Default 10s.
 	DropWait time.Duration
+	// IteratorMaxAge is how long a query may keep a snapshot, or an iterator of one, open; then it is closed, its reads end
+	// with store.ErrOpenTooLong, and who opened it is logged. Default 5m; it may take a fifth longer. Negative: no limit.
+	// What is open keeps versions in memory and on disk that nobody else needs.
+	IteratorMaxAge time.Duration
 	// Registerer takes the metrics; nil for none.
 	Registerer prometheus.Registerer
 	Logger     *slog.Logger
@@ -54,6 +58,7 @@ func (c Config) withDefaults() Config {
 	c.MemTableBytes = cmp.Or(c.MemTableBytes, 8<<20)
 	c.MinFreeBytes = cmp.Or(c.MinFreeBytes, 128<<20)
 	c.DropWait = cmp.Or(c.DropWait, 10*time.Second)
+	c.IteratorMaxAge = cmp.Or(c.IteratorMaxAge, 5*time.Minute)
 	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
 	return c
 }

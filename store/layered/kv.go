@@ -202,7 +202,7 @@ func (p *part) scan(sc rowScan) (store.Iterator, error) {
 	for _, l := range t.base.stores[p.number].layers[1:] {
 		m.addNow(l.table, l.count)
 	}
-	return t.stores.iterate(m, t.base, p.number, iteratorEnd{task: t, pin: pin})
+	return t.stores.iterate(m, t.base, p.number, iteratorEnd{user: "writer", task: t, pin: pin})
 }
 
 // check refuses what cannot be a key.

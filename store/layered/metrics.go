@@ -57,9 +57,19 @@ func newMetrics(reg prometheus.Registerer, s *Stores) (*metrics, error) {
 	}
 	gauge("statemesh_store_open_iterators", "Iterators that are open.", s.iterators.Load)
 	gauge("statemesh_store_open_snapshots", "Snapshots that are open.", s.snapshots.Load)
+	age := func(name, help, kind string) {
+		m.all = append(m.all, prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help},
+			func() float64 { return s.reads.oldest(kind).Seconds() }))
+	}
+	age("statemesh_store_oldest_iterator_seconds", "Age of the iterator that has been open for longest, at least.", iteratorKind)
+	age("statemesh_store_oldest_snapshot_seconds", "Age of the snapshot that has been open for longest, at least.", snapshotKind)
 	gauge("statemesh_store_open_tasks", "Copies of tasks that are open.", s.open.Load)
 	gauge("statemesh_store_recent_bytes", "Memory of commits that the engines may not have yet.", s.RecentBytes)
 	m.all = append(m.all, m.moves, m.moveBytes, m.moveTime, m.undone, m.compactions, m.quarantine, m.expired,
+		prometheus.NewCounterFunc(prometheus.CounterOpts{
+			Name: "statemesh_store_expired_reads_total",
+			Help: "Iterators and snapshots that were closed because they were open for too long, or longer than their requests.",
+		}, func() float64 { return float64(s.reads.expired.Load()) }),
 		prometheus.NewCounterFunc(prometheus.CounterOpts{
 			Name: "statemesh_store_leaks_total", Help: "Iterators found open by the garbage collector: a fault in the program.",
 		}, func() float64 { return float64(m.leaks.Load()) }))

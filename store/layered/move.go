@@ -21,6 +21,7 @@ func (s *Stores) Run(ctx context.Context) error {
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	wg.Go(func() { s.keepUp(ctx) })
+	wg.Go(func() { s.watchReads(ctx) })
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {

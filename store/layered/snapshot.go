@@ -9,13 +9,19 @@ import (
 	"github.com/statemesh/statemesh/store/engine"
 )
 
-// Snapshot is a whole commit of a task, or what the writer had at the end of a batch. Safe for concurrent use until closed; what was opened from it ends with it.
+// Snapshot is a whole commit of a task, or what the writer had at the end of a batch. Safe for concurrent use until closed;
+// what was opened from it ends with it. One that is open for longer than Config.IteratorMaxAge is closed and reported; then
+// its reads return store.ErrOpenTooLong.
 type Snapshot struct {
+	tracked
+
 	view   *view
 	stores *Stores
 	// users counts reads that run, plus one until Close. Never leaves 0 again; then the view is let go.
 	users atomic.Int64
 	done  atomic.Bool
+	// cause is why it was closed for its user.
+	cause atomic.Pointer[error]
 	// first is the reader that most snapshots are taken for, here so that it costs no memory of its own.
 	first     reader
 	firstUsed atomic.Bool
@@ -33,8 +39,12 @@ func (s *Stores) newSnapshot(v *view) *Snapshot {
 	snap := &Snapshot{view: v, stores: s}
 	snap.users.Store(1)
 	s.snapshots.Add(1)
+	s.reads.add(&snap.tracked, snap, "")
 	return snap
 }
+
+// For names who reads, for reports of a snapshot that was left open.
+func (s *Snapshot) For(user string) { s.name(user) }
 
 // KeyValue is a store of the snapshot. *store.UnknownStoreError when the task does not have it.
 func (s *Snapshot) KeyValue(name store.Name) (store.KeyValueReader, error) {
@@ -106,18 +116,44 @@ func (s *Snapshot) Close() {
 	if s.done.Swap(true) {
 		return
 	}
+	s.remove()
 	s.stores.snapshots.Add(-1)
 	s.leave()
 }
 
 func (s *Snapshot) closed() bool { return s.done.Load() }
 
+// why says how it came to be closed.
+func (s *Snapshot) why() error {
+	if cause := s.cause.Load(); cause != nil {
+		return *cause
+	}
+	return store.ErrClosed
+}
+
+// what names the first store of the task: a snapshot is of all of them.
+func (s *Snapshot) what() (string, store.Name) {
+	if len(s.view.stores) == 0 {
+		return snapshotKind, ""
+	}
+	return snapshotKind, s.view.stores[0].spec.Name
+}
+
+func (s *Snapshot) over(limit error) error { return limit }
+
+func (s *Snapshot) expire(cause error) bool {
+	s.cause.CompareAndSwap(nil, &cause)
+	open := !s.done.Load()
+	s.Close()
+	return open
+}
+
 // enter counts a read, so that Close in the middle of it takes nothing away under it.
 func (s *Snapshot) enter() error {
 	for {
 		n := s.users.Load()
 		if n == 0 || s.done.Load() || s.stores.closed.Load() {
-			return store.ErrClosed
+			return s.why()
 		}
 		if s.users.CompareAndSwap(n, n+1) {
 			return nil
@@ -224,7 +260,7 @@ func (r *reader) scanRows(ctx context.Context, sc rowScan) (store.Iterator, erro
 	for _, l := range v.stores[r.number].layers {
 		m.add(l.table, l.count)
 	}
-	return r.snap.stores.iterate(m, v, r.number, iteratorEnd{stop: stopper(ctx), snap: r.snap})
+	return r.snap.stores.iterate(m, v, r.number, iteratorEnd{user: store.UserOf(ctx), stop: stopper(ctx), snap: r.snap})
 }
 
 // ApproximateCount counts the keys, or gives a recent count; see counter.

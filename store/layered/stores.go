@@ -28,12 +28,13 @@ type Stores struct {
 	// moveNow moves tasks at once; it is for a writer whose recent commits have outgrown their share.
 	moveNow func(...*Task) error
 
+	reads     *openReads
 	closed    atomic.Bool
 	iterators atomic.Int64
 	snapshots atomic.Int64
 	open      atomic.Int64 // tasks
-
 	recent    recent
+
 	mu    sync.Mutex
 	tasks map[store.TaskID]*Task // open or closing
 	// opening holds the tasks that are being opened or dropped; the channel is closed at the end of that.
@@ -55,11 +56,11 @@ func Open(ctx context.Context, cfg Config) (*Stores, error) {
 	}
 	cfg = cfg.withDefaults()
 	s := &Stores{
-		cfg: cfg, seed: maphash.MakeSeed(), wakeup: make(chan struct{}, 1), moved: make(chan struct{}, 1),
+		cfg: cfg, reads: newOpenReads(), seed: maphash.MakeSeed(), wakeup: make(chan struct{}, 1), moved: make(chan struct{}, 1),
 		tasks: make(map[store.TaskID]*Task), opening: make(map[store.TaskID]chan struct{}),
 	}
-	var err error
 	s.recent.move, s.recent.all = cfg.MoveBytes, cfg.RecentBytes
+	var err error
 	if s.metrics, err = newMetrics(cfg.Registerer, s); err != nil {
 		return nil, fmt.Errorf("stores: metrics: %w", err)
 	}
@@ -264,9 +265,9 @@ func ring(bell chan struct{}) {
 }
 
 // leaked reports something that the collector found open.
-func (s *Stores) leaked(what, place string) {
+func (s *Stores) leaked(what string, name store.Name, t *tracked) {
 	s.metrics.leaks.Add(1)
-	s.cfg.Logger.Error("left open by its user", "what", what, "place", place)
+	s.cfg.Logger.Error("left open by its user", "what", what, "store", name, "user", t.user, "place", describe(t.place))
 }
 
 // limitsOf are the limits of one store's records.

@@ -758,7 +758,8 @@ func TestMetrics(t *testing.T) {
 		"statemesh_store_moves_total": 1, "statemesh_store_moved_bytes_total": 10, "statemesh_store_move_duration_seconds": 1,
 		"statemesh_store_open_tasks": 1, "statemesh_store_open_iterators": 0, "statemesh_store_open_snapshots": 0,
 		"statemesh_store_undone_moves_total": 0, "statemesh_store_quarantined_directories_total": 0, "statemesh_store_leaks_total": 0,
-		"statemesh_store_recent_bytes": 0, "statemesh_store_compactions_total": 0,
+		"statemesh_store_recent_bytes": 0, "statemesh_store_compactions_total": 0, "statemesh_store_oldest_iterator_seconds": 0,
+		"statemesh_store_oldest_snapshot_seconds": 0, "statemesh_store_expired_reads_total": 0,
 	}
 	equal(t, "metrics", want, got)
 	equal(t, "names", slices.Sorted(maps.Keys(want)), slices.Sorted(maps.Keys(got)))

@@ -252,6 +252,7 @@ var fields = map[string]string{
 	"DialTimeout": "socket.connection.setup.timeout.ms", "MetadataMaxAge": "metadata.max.age.ms",
 	"StateDir": "state.dir", "Listen": "listen", "Advertise": "application.server", "AdminListen": "admin.listen",
 	"ShutdownTimeout": "shutdown.timeout.ms", "MoveBytes": "store.move.bytes", "MoveInterval": "store.move.interval.ms",
+	"IteratorMaxAge":      "store.iterator.max.age.ms",
 	"DefaultMaxStaleness": "query.default.max.staleness.ms", "CacheTTL": "query.cache.ttl.ms",
 	"CacheNegativeTTL": "query.cache.negative.ttl.ms", "CacheBytes": "query.cache.max.bytes",
 	"TLS.CertFile": "tls.cert.file", "TLS.KeyFile": "tls.key.file", "TLS.CAFile": "tls.ca.file",

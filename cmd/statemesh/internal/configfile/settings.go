@@ -167,6 +167,8 @@ func stores() Section {
 			"Committed changes that a task keeps in memory before they move to the engine; less with more than two tasks, which keep 64MiB together."),
 		duration("store.move.interval.ms", "5s", func(d *draft) *time.Duration { return &d.cfg.MoveInterval },
 			"How long a committed change may wait before it moves to the engine. A restart after a crash replays at most this much."),
+		offAtZero(duration("store.iterator.max.age.ms", "5m0s", func(d *draft) *time.Duration { return &d.cfg.IteratorMaxAge },
+			"How long a query may keep a snapshot or an iterator open; then it ends with an error and is reported")),
 	}}
 }
 
