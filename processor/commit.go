@@ -16,6 +16,41 @@ import (
 // errLost ends a membership: the group has given the member up, or its transactional id was fenced.
 var errLost = errors.New("membership lost")
 
+// dueReason says why it is time to commit; a metric label.
+type dueReason string
+
+const (
+	notDue          dueReason = ""
+	dueByInterval   dueReason = "interval"
+	dueByRequest    dueReason = "request"
+	dueByBytes      dueReason = "uncommitted bytes"
+	dueForRebalance dueReason = "rebalance"
+	dueByFailure    dueReason = "produce failed"
+)
+
+// due says why it is time to commit, if it is.
+func (t *thread) due() dueReason {
+	switch {
+	case t.dirtySince.IsZero():
+		return notDue
+	case t.out.err() != nil:
+		return dueByFailure
+	case t.rt.now().Sub(t.dirtySince) >= t.rt.cfg.CommitInterval:
+		return dueByInterval
+	}
+	bytes := t.out.size
+	for _, o := range t.running {
+		if o.task.commitRequested {
+			return dueByRequest
+		}
+		bytes += o.task.state.UncommittedBytes()
+	}
+	if limit := t.rt.cfg.UncommittedMaxBytes; limit > 0 && bytes >= limit/int64(t.rt.cfg.NumStreamThreads) {
+		return dueByBytes
+	}
+	return notDue
+}
+
 // commitPart is what one task puts into a commit.
 type commitPart struct {
 	task *task

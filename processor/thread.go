@@ -242,41 +242,6 @@ func (t *thread) touch() {
 	}
 }
 
-// dueReason says why it is time to commit; a metric label.
-type dueReason string
-
-const (
-	notDue          dueReason = ""
-	dueByInterval   dueReason = "interval"
-	dueByRequest    dueReason = "request"
-	dueByBytes      dueReason = "uncommitted bytes"
-	dueForRebalance dueReason = "rebalance"
-	dueByFailure    dueReason = "produce failed"
-)
-
-// due says why it is time to commit, if it is.
-func (t *thread) due() dueReason {
-	switch {
-	case t.dirtySince.IsZero():
-		return notDue
-	case t.out.err() != nil:
-		return dueByFailure
-	case t.rt.now().Sub(t.dirtySince) >= t.rt.cfg.CommitInterval:
-		return dueByInterval
-	}
-	bytes := t.out.size
-	for _, o := range t.running {
-		if o.task.commitRequested {
-			return dueByRequest
-		}
-		bytes += o.task.state.UncommittedBytes()
-	}
-	if limit := t.rt.cfg.UncommittedMaxBytes; limit > 0 && bytes >= limit/int64(t.rt.cfg.NumStreamThreads) {
-		return dueByBytes
-	}
-	return notDue
-}
-
 func (t *thread) uncommitted() bool {
 	if !t.dirtySince.IsZero() {
 		return true
