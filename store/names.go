@@ -119,7 +119,8 @@ type Spec struct {
 	// WindowSize of a window store; at most Retention.
 	WindowSize time.Duration
 	// SegmentInterval is the span of time that expires as a whole. 0: upstream's default, for window and session stores the
-	// greater of Retention/2 and a minute. Changing it drops the local copy, which is restored.
+	// greater of Retention/2 and a minute, for versioned ones between a third and a 24th of Retention, at least 2 s.
+	// Changing it drops the local copy, which is restored.
 	SegmentInterval time.Duration
 	// RetainDuplicates keeps every value that was put into a window of a key.
 	RetainDuplicates bool

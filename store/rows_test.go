@@ -192,7 +192,7 @@ func TestValidate(t *testing.T) {
 		{"retention of one window", with(func(s *store.Spec) { s.Retention = s.WindowSize }), ""},
 		{"duplicates", with(func(s *store.Spec) { s.RetainDuplicates = true }), ""},
 		{"session", store.Spec{Kind: store.KindSession, Retention: time.Millisecond}, ""},
-		{"versioned", store.Spec{Kind: store.KindVersioned}, ""},
+		{"versioned", store.Spec{Kind: store.KindVersioned, Retention: time.Millisecond}, ""},
 		{"retention below the window", with(func(s *store.Spec) { s.Retention = 2 * time.Millisecond }), "below the window size"},
 		{"no window size", with(func(s *store.Spec) { s.WindowSize = 0 }), "needs a window size"},
 		{"negative", with(func(s *store.Spec) { s.Retention = -1 }), "negative"},

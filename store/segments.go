@@ -15,13 +15,26 @@ const maxSegments = 1000
 // SegmentOf is the number of the segment of time t (upstream's Segments.segmentId).
 func SegmentOf(t int64, interval time.Duration) int64 { return t / interval.Milliseconds() }
 
-// Segment is the segment interval of a window or session store: the one declared, or upstream's default.
+// Segment is the segment interval of a window, session or versioned store: the one declared, or upstream's default.
 func (s Spec) Segment() time.Duration {
-	if s.SegmentInterval > 0 {
+	switch r := s.Retention; {
+	case s.SegmentInterval > 0:
 		return s.SegmentInterval
+	case s.Kind != KindVersioned:
+		return max(r/2, minSegment)
+	case r <= time.Minute: // RocksDbVersionedKeyValueBytesStoreSupplier
+		return max(whole(r/3), 2*time.Second)
+	case r <= 5*time.Minute:
+		return max(whole(r/5), 20*time.Second)
+	case r <= time.Hour:
+		return max(whole(r/12), time.Minute)
+	default:
+		return max(whole(r/24), 5*time.Minute)
 	}
-	return max(s.Retention/2, minSegment)
 }
+
+// whole cuts d to milliseconds.
+func whole(d time.Duration) time.Duration { return d.Truncate(time.Millisecond) }
 
 // Validate says what is wrong with the times of a store: each kind has its own, and takes no others. Upstream's rules
 // (Stores), and whole milliseconds, for that is what time is counted in.
@@ -59,6 +72,12 @@ func (s Spec) Validate() error {
 	case KindVersioned:
 		if s.WindowSize != 0 {
 			return fmt.Errorf("a %s store has no window size", s.Kind)
+		}
+		if s.Retention == 0 {
+			return fmt.Errorf("a %s store needs a retention of its history", s.Kind)
+		}
+		if s.Caching {
+			return fmt.Errorf("a %s store has no record cache: each put is a version of its own", s.Kind)
 		}
 	default:
 		return fmt.Errorf("kind %d is unknown", s.Kind)

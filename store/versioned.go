@@ -19,9 +19,11 @@ type Version struct {
 
 // VersionScan selects the versions of one key whose validity overlaps [From, To] (upstream's MultiVersionedKeyQuery,
 // KIP-968): valid from at most To, and to beyond From. Tombstones are not returned. Order is by the start of validity.
+// What GetAsOf does not find because it is older than history goes back is not there either; upstream shows what happens
+// to be left of it.
 type VersionScan struct {
 	Key []byte
-	// From and To are inclusive, in Unix milliseconds.
+	// From and To are inclusive, in Unix milliseconds. From > To is an empty result.
 	From, To int64
 	// After continues a scan behind the row with this [Entry.Cursor], in the direction of the scan.
 	After []byte
@@ -47,10 +49,12 @@ type VersionedReader interface {
 type Versioned interface {
 	// Put adds the version that begins at v.Timestamp; nil Data is a tombstone; a version with the same timestamp is
 	// replaced. It returns when the validity of the new version ends: NoEnd when it is the latest, NotPut when the timestamp
-	// is below stream time minus history retention, which is dropped and counted.
+	// is below stream time minus history retention, which is dropped and counted. Stream time is the greatest timestamp that
+	// was put into this partition of the store. A negative timestamp is an *InvalidRequestError.
 	Put(key []byte, v Value) (validTo int64, err error)
 	// Delete returns what GetAsOf(timestamp) would have, and puts a tombstone at timestamp. ErrNotFound when nothing was valid;
-	// the tombstone is put all the same.
+	// the tombstone is put all the same. ErrNotFound also when the timestamp is too old for Put, which is counted; then
+	// nothing is put.
 	Delete(key []byte, timestamp int64) (Version, error)
 	// Get and GetAsOf are those of VersionedReader.
 	Get(key []byte) (Version, error)

@@ -14,12 +14,13 @@ import (
 // noTimestamp is what a plain key-value store returns.
 const noTimestamp = -1
 
-// timestampBytes is the length of the timestamp before the value in a timestamped store.
+// timestampBytes is the length of the time before the value in a timestamped or versioned store.
 const timestampBytes = 8
 
-// timestamped reports whether the values of a kind are kept with their timestamps.
+// timestamped reports whether the values of a kind are kept with a time: their timestamps or, in a versioned store, what
+// history.go says.
 func timestamped(kind store.Kind) bool {
-	return kind == store.KindTimestampedKeyValue || kind == store.KindTimestampedWindow
+	return kind == store.KindTimestampedKeyValue || kind == store.KindTimestampedWindow || kind == store.KindVersioned
 }
 
 // appendStored appends the bytes that the engine keeps for a value of a store of this kind.

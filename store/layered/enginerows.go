@@ -79,7 +79,7 @@ func (e *engineRows) step() {
 // advance moves c to its next row that the scan selects; at the end it closes c.
 func (e *engineRows) advance(c *segmentCursor) bool {
 	for c.it.Next() {
-		if c.key = c.it.Key(); e.merge.selects(c.key) {
+		if c.key = c.it.Key(); e.merge.selects(c.segment, c.key) {
 			return true
 		}
 		if e.merge.err != nil {

@@ -28,6 +28,8 @@ type part struct {
 	expired prometheus.Counter
 	// cache is the part's share of the record cache. Writer only.
 	cache cached
+	// versions is what the writer of a versioned store keeps beside its rows, else nil.
+	versions *versions
 }
 
 var _ store.KeyValue = (*part)(nil)
@@ -146,6 +148,8 @@ type origin uint8
 const (
 	fromProcessor origin = iota
 	fromChangelog
+	// fromPut is a row of a versioned store: its put goes to the changelog, not the row.
+	fromPut
 )
 
 // set writes a row to the overlay. The turn is held. The error is that of a flush the write led to; it is written all the same.
@@ -163,7 +167,7 @@ func (p *part) set(segment engine.Segment, key, data []byte, timestamp int64, fr
 	} else {
 		t.uncommitted += p.active.bytes.Load() - before
 	}
-	e.head.Load().silent = from == fromChangelog
+	e.head.Load().silent = from != fromProcessor
 	t.touched = true
 	if heard {
 		return p.cache.after(e)
@@ -173,6 +177,9 @@ func (p *part) set(segment engine.Segment, key, data []byte, timestamp int64, fr
 
 // restore writes a change that came from the changelog.
 func (p *part) restore(c store.Change) error {
+	if p.versions != nil {
+		return p.restoreVersion(c)
+	}
 	if err := p.admit(c.Key, c.Value); err != nil {
 		return err
 	}

@@ -22,15 +22,15 @@ func (s *Stores) newTask(id store.TaskID, specs []store.Spec) (*Task, error) {
 		if err := spec.Validate(); err != nil {
 			return nil, fmt.Errorf("task %s: store %s: %w", id, spec.Name, err)
 		}
-		if spec.Kind == store.KindVersioned {
-			return nil, &store.WrongKindError{Store: spec.Name, Kind: spec.Kind, Query: "anything: this version does not have the kind"}
-		}
 		if _, ok := t.byName[spec.Name]; ok {
 			return nil, fmt.Errorf("task %s: store %s is declared twice", id, spec.Name)
 		}
 		p := &part{placed: &placed{spec: spec}, task: t, number: len(t.parts)}
 		if segmentsOf(spec) != nil {
 			p.expired = s.metrics.expired.WithLabelValues(string(spec.Name))
+		}
+		if spec.Kind == store.KindVersioned {
+			p.versions = &versions{}
 		}
 		t.byName[spec.Name] = p
 		t.parts = append(t.parts, p)
@@ -65,6 +65,9 @@ func (t *Task) load(ctx context.Context) error {
 		p.now = moment{time: noTime, seq: seqs[p.spec.Name]}
 		if at, ok := first.StoreTimes[p.spec.Name]; ok {
 			p.now.time = at
+		}
+		if p.versions != nil {
+			p.versions.begin(p.now.time)
 		}
 		v.stores = append(v.stores, storeView{placed: p.placed, layers: []layer{{table: p.active}}, now: p.now})
 	}

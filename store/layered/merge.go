@@ -171,7 +171,7 @@ func (m *merge) step(c *tableCursor) {
 		if e == nil {
 			break
 		}
-		if v := e.at(m.tick); v != nil && m.selects(e.key) {
+		if v := e.at(m.tick); v != nil && m.selects(e.segment, e.key) {
 			c.key, c.segment, c.ver = e.key, e.segment, v
 			return
 		}
@@ -216,7 +216,7 @@ func (c *tableCursor) pull(m *merge) *entry {
 
 // selects reports whether the scan wants a row. Bounds let rows in that it does not want, so it may be long between two
 // that it does.
-func (m *merge) selects(key []byte) bool {
+func (m *merge) selects(segment engine.Segment, key []byte) bool {
 	if m.shape == nil {
 		return true
 	}
@@ -226,7 +226,7 @@ func (m *merge) selects(key []byte) bool {
 			return false
 		}
 	}
-	ok, err := m.shape.selects(key)
+	ok, err := m.shape.selects(segment, key)
 	if err != nil {
 		m.err = err
 	}

@@ -32,7 +32,7 @@ type rowScan struct {
 // rowShape is what a kind makes of physical keys in one scan.
 type rowShape interface {
 	// selects reports whether the row belongs to the scan. An error ends the scan.
-	selects(key []byte) (bool, error)
+	selects(segment engine.Segment, key []byte) (bool, error)
 	// split replaces the physical key in e.Key by what callers see; e.Cursor stays.
 	split(e *store.Entry) error
 }
@@ -61,7 +61,7 @@ const noTime = -1
 
 func segmentsOf(spec store.Spec) *segments {
 	switch spec.Kind {
-	case store.KindWindow, store.KindTimestampedWindow, store.KindSession:
+	case store.KindWindow, store.KindTimestampedWindow, store.KindSession, store.KindVersioned:
 		return &segments{retention: spec.Retention.Milliseconds(), interval: spec.Segment().Milliseconds()}
 	default:
 		return nil

@@ -6,6 +6,7 @@ import (
 	"math"
 
 	"github.com/statemesh/statemesh/store"
+	"github.com/statemesh/statemesh/store/engine"
 )
 
 // sessionStore is a session store as its writer sees it.
@@ -159,7 +160,7 @@ func (p *placed) sessionScan(now int64, s store.SessionScan) (rowScan, error) {
 	return sc, nil
 }
 
-func (s *sessionShape) selects(row []byte) (bool, error) {
+func (s *sessionShape) selects(_ engine.Segment, row []byte) (bool, error) {
 	key, start, end, err := store.ParseSessionKey(row)
 	return err == nil && end >= s.first && end <= s.last && start <= s.latestStart && s.keys.has(key), err
 }

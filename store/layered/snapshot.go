@@ -88,11 +88,14 @@ func (s *Snapshot) Sessions(name store.Name) (store.SessionReader, error) {
 
 // Versions is a versioned store of the snapshot.
 func (s *Snapshot) Versions(name store.Name) (store.VersionedReader, error) {
-	_, spec, err := s.find(name)
+	i, spec, err := s.find(name)
 	if err != nil {
 		return nil, err
 	}
-	return store.NoReads{Store: name, Kind: spec.Kind}.Versions()
+	if spec.Kind != store.KindVersioned {
+		return store.NoReads{Store: name, Kind: spec.Kind}.Versions()
+	}
+	return &versionedReader{reader{snap: s, number: i}}, nil
 }
 
 func (s *Snapshot) find(name store.Name) (int, *store.Spec, error) {

@@ -92,7 +92,7 @@ func (t *Task) Checkpoint() store.Checkpoint {
 }
 
 // KeyValue is the writer's handle of a key-value store. *store.UnknownStoreError when the task does not have it,
-// *store.WrongKindError when it is of another kind; so with Window and Session.
+// *store.WrongKindError when it is of another kind; so with Window, Session and Versioned.
 func (t *Task) KeyValue(name store.Name) (store.KeyValue, error) {
 	p, err := t.part(name)
 	if err != nil {
@@ -132,8 +132,21 @@ func (t *Task) Session(name store.Name) (store.Session, error) {
 	return &sessionStore{part: p}, nil
 }
 
+// Versioned is the writer's handle of a versioned store.
+func (t *Task) Versioned(name store.Name) (store.Versioned, error) {
+	p, err := t.part(name)
+	if err != nil {
+		return nil, err
+	}
+	if p.spec.Kind != store.KindVersioned {
+		return nil, &store.WrongKindError{Store: name, Kind: p.spec.Kind, Query: "versioned access"}
+	}
+	return &versionedStore{part: p}, nil
+}
+
 // Changes yields, per logged store and in no particular order, the last value of each key written since the last
-// commit: what goes to the changelog. Writer only. The slices are valid until the next Commit or Rollback and must not
+// commit: what goes to the changelog. Of a versioned store it yields the puts, in an order that keeps the latest version
+// of a key last. Writer only. The slices are valid until the next Commit or Rollback and must not
 // be changed; later writes leave them alone. It may be called more than once before a commit; each call yields
 // everything again. What came in by Restore is not yielded.
 func (t *Task) Changes() iter.Seq2[store.Name, store.Change] {
@@ -141,6 +154,12 @@ func (t *Task) Changes() iter.Seq2[store.Name, store.Change] {
 		t.marks.current++ // so that a later write makes a version of its own
 		for _, p := range t.parts {
 			if p.spec.NoChangelog {
+				continue
+			}
+			if p.versions != nil {
+				if !p.versions.changes(p.spec.Name, yield) {
+					return
+				}
 				continue
 			}
 			for _, e := range p.written {
@@ -383,6 +402,9 @@ func (t *Task) storeTimes() map[store.Name]int64 {
 func (t *Task) forget() {
 	for _, p := range t.parts {
 		p.written = p.written[:0]
+		if p.versions != nil {
+			p.versions.forget()
+		}
 	}
 	t.uncommitted, t.touched = 0, false
 }

@@ -7,6 +7,7 @@ import (
 	"math"
 
 	"github.com/statemesh/statemesh/store"
+	"github.com/statemesh/statemesh/store/engine"
 )
 
 // windowStore is a window store as its writer sees it.
@@ -175,7 +176,7 @@ func (p *placed) windowScan(now int64, s store.WindowScan) (rowScan, error) {
 	return sc, nil
 }
 
-func (s *windowShape) selects(row []byte) (bool, error) {
+func (s *windowShape) selects(_ engine.Segment, row []byte) (bool, error) {
 	key, start, _, err := store.ParseWindowKey(row)
 	return err == nil && start >= s.first && start <= s.last && s.keys.has(key), err
 }
