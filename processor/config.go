@@ -88,6 +88,9 @@ type Config struct {
 	// one takes so much (upstream's statestore.uncommitted.max.bytes, KIP-892). Default 64 MiB per instance, divided among its
 	// threads; -1: no bound.
 	UncommittedMaxBytes int64
+	// RestoreMaxBytes bounds what restores hold of their changelogs, fetched or applied and not committed, over all tasks.
+	// Default 64 MiB. At least 4 MiB.
+	RestoreMaxBytes int64
 	// CacheMaxBytes is the record cache of the stores that ask for one with Spec.Caching (upstream's
 	// statestore.cache.max.bytes). Default 10 MiB per instance, as upstream, divided among its threads. Negative: none,
 	// every change is flushed at once.
@@ -208,6 +211,9 @@ func (c Config) Validate() error {
 	if c.UncommittedMaxBytes < 1 && c.UncommittedMaxBytes != -1 {
 		bad("UncommittedMaxBytes", "%d: at least 1, or -1 for no bound", c.UncommittedMaxBytes)
 	}
+	if c.RestoreMaxBytes < 4<<20 {
+		bad("RestoreMaxBytes", "%d: at least 4 MiB", c.RestoreMaxBytes)
+	}
 	if c.ReplicationFactor < -1 {
 		bad("ReplicationFactor", "%d: -1 (the broker's default) or at least 1", c.ReplicationFactor)
 	}
@@ -246,6 +252,7 @@ func (c Config) withDefaults() Config {
 	c.MaxPollRecords = cmp.Or(c.MaxPollRecords, 1000)
 	c.UncommittedMaxBytes = cmp.Or(c.UncommittedMaxBytes, 64<<20)
 	c.InputBufferMaxBytes = cmp.Or(c.InputBufferMaxBytes, 64<<20)
+	c.RestoreMaxBytes = cmp.Or(c.RestoreMaxBytes, 64<<20)
 	c.CacheMaxBytes = cmp.Or(c.CacheMaxBytes, 10<<20)
 	c.OffsetReset = cmp.Or(c.OffsetReset, ResetEarliest)
 	c.ReplicationFactor = cmp.Or(c.ReplicationFactor, -1)

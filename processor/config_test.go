@@ -33,6 +33,7 @@ func TestConfigReportsEverything(t *testing.T) {
 		"BufferedRecordsPerPartition": func(c *Config) { c.BufferedRecordsPerPartition = -1 },
 		"UncommittedMaxBytes":         func(c *Config) { c.UncommittedMaxBytes = -2 },
 		"InputBufferMaxBytes":         func(c *Config) { c.InputBufferMaxBytes = -1 },
+		"RestoreMaxBytes":             func(c *Config) { c.RestoreMaxBytes = 1 << 20 },
 		"MaxTaskIdle":                 func(c *Config) { c.MaxTaskIdle = -1 },
 		"OffsetReset":                 func(c *Config) { c.OffsetReset = 17 },
 		"DeadLetterTopic":             func(c *Config) { c.DeserializationHandler = DeadLetter },

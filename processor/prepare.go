@@ -233,12 +233,15 @@ func (r *Runtime) manualPartition(topic string) bool { return r.manual[topic] }
 func (r *Runtime) parts() error {
 	var err error
 	r.restorer, err = restore.New(restore.Config{
-		Client: r.client, Group: r.cfg.ApplicationID, StallTimeout: r.cfg.TaskTimeout,
-		Logger: r.cfg.Logger, Registerer: r.cfg.Registerer,
+		Client: r.client, Group: r.cfg.ApplicationID, StallTimeout: r.cfg.TaskTimeout, BufferBytes: r.cfg.RestoreMaxBytes / 2,
+		CommitBytes:    min(8<<20, r.cfg.RestoreMaxBytes/4), // beside what is fetched, what is applied and not committed
+		PartitionBytes: int32(min(2<<20, r.cfg.RestoreMaxBytes/16)),
+		Logger:         r.cfg.Logger, Registerer: r.cfg.Registerer,
 	})
 	if err != nil {
 		return err
 	}
+	r.restoring.Store(r.restorer)
 	r.observer, err = group.NewObserver(group.ObserverConfig{
 		Application: r.cfg.ApplicationID, Group: r.cfg.ApplicationID,
 		Stores: r.storeInfos, Table: r.table, Client: r.client, EpochFile: r.cfg.EpochFile, Logger: r.cfg.Logger,

@@ -38,6 +38,8 @@ type Runtime struct {
 	counts   atomic.Pointer[map[int32]store.Partition] // partitions by sub-topology; nil until they are known
 	fences   fenceSet
 	attempts atomic.Int64 // restores begun
+	// restoring is restorer, for who asks before it is there.
+	restoring atomic.Pointer[restore.Restorer]
 
 	// Set by prepare, before any thread runs.
 	client           *kgo.Client // raw requests, by everybody
@@ -110,6 +112,14 @@ func (r *Runtime) Pause() { r.paused.Store(true) }
 
 // Resume undoes [Runtime.Pause].
 func (r *Runtime) Resume() { r.paused.Store(false) }
+
+// RestoreBytes is what restores hold at this moment of what they have fetched.
+func (r *Runtime) RestoreBytes() int64 {
+	if restorer := r.restoring.Load(); restorer != nil {
+		return restorer.Bytes()
+	}
+	return 0
+}
 
 // TaskInfo describes one task of this instance.
 type TaskInfo struct {

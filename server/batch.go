@@ -187,6 +187,9 @@ func (s *Server) batchDone(rd *read, b *batch, bytes int, worths ...worth) error
 	if err := s.check(rd, worths...); err != nil {
 		return err
 	}
+	if err := rd.call.holdAnswer(int64(bytes)); err != nil {
+		return err
+	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.bytes += bytes; b.bytes > s.cfg.MaxMessageBytes {

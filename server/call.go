@@ -14,6 +14,10 @@ type call struct {
 	origin router.Origin
 	start  time.Time
 	routes atomic.Uint32
+
+	bytes *byteLimit // nil: nothing is counted
+	// held is what the call has taken of it; answer is the part of that which will be the answer.
+	held, answer atomic.Int64
 }
 
 // The ways in which a request, or a part of it, was answered.

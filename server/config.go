@@ -45,8 +45,8 @@ type Config struct {
 	// for a peer.
 	AllowInsecure bool
 
-	// MaxMessageBytes is the greatest request taken and the greatest answer given. Default [wire.MaxMessageBytes]; above
-	// it, every client and peer must be configured alike.
+	// MaxMessageBytes is the greatest request taken and the greatest answer given. Default [wire.MaxMessageBytes], or half of
+	// MaxBytes when that is less; above it, every client and peer must be configured alike.
 	MaxMessageBytes int
 	// MaxKeyBytes is the greatest key. Default [wire.MaxKeyBytes].
 	MaxKeyBytes int
@@ -68,6 +68,9 @@ type Config struct {
 	MaxPeerRequests, MaxPeerScans int
 	// MaxWatches bounds the watches of metadata. Default 1024.
 	MaxWatches int
+	// MaxBytes bounds the memory of all requests in flight, of clients and peers, scans included: what came in and what
+	// is gathered to be sent. A quarter of it is for peers alone. Default 64 MiB. At least two messages. Above it: OVERLOADED.
+	MaxBytes int64
 
 	// DefaultDeadline is given to a call without one. Default 10 s; a scan gets 30 times as long.
 	DefaultDeadline time.Duration
@@ -95,7 +98,12 @@ const inProcess = "bufconn"
 const scanDeadlineFactor = 30
 
 func (c Config) withDefaults() Config {
-	c.MaxMessageBytes = cmp.Or(c.MaxMessageBytes, wire.MaxMessageBytes)
+	if c.MaxMessageBytes == 0 {
+		c.MaxMessageBytes = wire.MaxMessageBytes
+		if c.MaxBytes > 0 {
+			c.MaxMessageBytes = int(min(wire.MaxMessageBytes, c.MaxBytes/2))
+		}
+	}
 	c.MaxKeyBytes = cmp.Or(c.MaxKeyBytes, wire.MaxKeyBytes)
 	c.MaxBatchKeys = cmp.Or(c.MaxBatchKeys, 10_000)
 	c.ScanChunkBytes = cmp.Or(c.ScanChunkBytes, 128<<10)
@@ -104,6 +112,7 @@ func (c Config) withDefaults() Config {
 	c.MaxPeerRequests = cmp.Or(c.MaxPeerRequests, 4096)
 	c.MaxPeerScans = cmp.Or(c.MaxPeerScans, 1024)
 	c.MaxWatches = cmp.Or(c.MaxWatches, 1024)
+	c.MaxBytes = cmp.Or(c.MaxBytes, max(64<<20, 2*int64(c.MaxMessageBytes)))
 	c.MaxScanRows = cmp.Or(c.MaxScanRows, 1_000_000)
 	c.MaxScanBytes = cmp.Or(c.MaxScanBytes, 256<<20)
 	c.DefaultDeadline = cmp.Or(c.DefaultDeadline, 10*time.Second)
@@ -146,6 +155,7 @@ func (c Config) validate() error {
 		{"max peer requests", int64(c.MaxPeerRequests)},
 		{"max peer scans", int64(c.MaxPeerScans)},
 		{"max watches", int64(c.MaxWatches)},
+		{"max bytes", c.MaxBytes},
 		{"default deadline", int64(c.DefaultDeadline)},
 		{"default max staleness", int64(c.DefaultMaxStaleness)},
 		{"drain timeout", int64(c.DrainTimeout)},
@@ -156,6 +166,9 @@ func (c Config) validate() error {
 	}
 	if c.MaxMessageBytes < 4*c.MaxKeyBytes {
 		bad("max message bytes %d: want at least four keys of %d", c.MaxMessageBytes, c.MaxKeyBytes)
+	}
+	if c.MaxBytes < 2*int64(c.MaxMessageBytes) {
+		bad("max bytes %d: want at least two messages of %d", c.MaxBytes, c.MaxMessageBytes)
 	}
 	if c.ScanChunkBytes > c.MaxMessageBytes/2 {
 		bad("scan chunk bytes %d: want at most half of max message bytes %d", c.ScanChunkBytes, c.MaxMessageBytes)

@@ -119,6 +119,9 @@ func (s *Server) openRemote(ctx, round context.Context, sc *scan, to router.Repl
 	if err != nil {
 		return nil, err
 	}
+	if err := sc.rd.call.hold(int64(s.cfg.ScanChunkBytes)); err != nil { // the message that is merged
+		return nil, err
+	}
 	hop, cancel := s.hopContext(ctx)
 	stop := context.AfterFunc(round, cancel)
 	defer stop()

@@ -24,6 +24,8 @@ type method struct {
 	name string
 	// entry and peer are the limits by the origin of the request.
 	entry, peer *limiter
+	// cost is what a call takes of the bytes in flight at once.
+	cost int64
 	// deadline is given to a call without one; 0: none is.
 	deadline time.Duration
 }
@@ -43,6 +45,10 @@ func (s *Server) methods() map[string]method {
 	}
 	for full, v := range m {
 		v.name = full[strings.LastIndexByte(full, '/')+1:]
+		v.cost = requestCost
+		if v.entry == l.scans {
+			v.cost += 2 * int64(s.cfg.ScanChunkBytes) // one is filled while another is sent
+		}
 		m[full] = v
 	}
 	return m
@@ -64,15 +70,19 @@ func (s *Server) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo,
 		return nil, err
 	}
 	defer leave()
-	if err := s.checkMessage(req); err != nil {
+	if err := s.checkMessage(c, req); err != nil {
 		return nil, err
 	}
 	resp, err = handler(ctx, req)
 	if err != nil {
 		return nil, err
 	}
-	if n := proto.Size(resp.(proto.Message)); n > s.cfg.MaxMessageBytes {
+	n := proto.Size(resp.(proto.Message))
+	if n > s.cfg.MaxMessageBytes {
 		return nil, s.tooLarge("response", int64(n))
+	}
+	if err := c.hold(int64(n) - c.answer.Load()); err != nil {
+		return nil, err
 	}
 	return resp, nil
 }
@@ -135,7 +145,7 @@ func (ss *serverStream) RecvMsg(m any) error {
 	if err := ss.ServerStream.RecvMsg(m); err != nil {
 		return err
 	}
-	return ss.s.checkMessage(m)
+	return ss.s.checkMessage(callOf(ss.ctx), m)
 }
 
 // admit finds out who asks and takes a slot of the right limit. leave gives it back.
@@ -159,12 +169,18 @@ func (s *Server) admit(ctx context.Context, c *call, m *method) (context.Context
 	if err := limit.acquire(); err != nil {
 		return nil, nil, err
 	}
+	c.bytes = s.bytes
+	if err := c.hold(m.cost); err != nil {
+		limit.release()
+		return nil, nil, err
+	}
+	leave := func() { c.letGo(); limit.release() }
 	ctx = store.WithUser(withCall(ctx, c), c.method)
 	if _, has := ctx.Deadline(); !has && m.deadline > 0 {
 		ctx, cancel := context.WithTimeout(ctx, m.deadline)
-		return ctx, func() { cancel(); limit.release() }, nil
+		return ctx, func() { cancel(); leave() }, nil
 	}
-	return ctx, limit.release, nil
+	return ctx, leave, nil
 }
 
 // trust reports why a forwarded request must not be taken for one; nil when it may.
@@ -182,18 +198,19 @@ func (s *Server) trust(ctx context.Context, fwd wire.Forwarded) error {
 }
 
 // checkMessage refuses what is too large or asks for what this version does not know.
-func (s *Server) checkMessage(req any) error {
+func (s *Server) checkMessage(c *call, req any) error {
 	m, ok := req.(proto.Message)
 	if !ok {
 		return &store.InvalidRequestError{Field: "request", Reason: "no message"}
 	}
-	if n := proto.Size(m); n > s.cfg.MaxMessageBytes {
+	n := proto.Size(m)
+	if n > s.cfg.MaxMessageBytes {
 		return s.tooLarge("request", int64(n))
 	}
-	if n := len(m.ProtoReflect().GetUnknown()); n > 0 {
-		return &store.InvalidRequestError{Field: "request", Reason: fmt.Sprintf("%d bytes of fields that this server does not know", n)}
+	if unknown := len(m.ProtoReflect().GetUnknown()); unknown > 0 {
+		return &store.InvalidRequestError{Field: "request", Reason: fmt.Sprintf("%d bytes of fields that this server does not know", unknown)}
 	}
-	return nil
+	return c.hold(int64(n))
 }
 
 func (s *Server) tooLarge(what string, size int64) error {

@@ -28,6 +28,7 @@ type Server struct {
 	log    *slog.Logger
 	m      *metrics
 	limits limits
+	bytes  *byteLimit
 	lanes  lanes
 	byName map[string]method
 	certs  *certs.Source // nil for plain text
@@ -55,7 +56,7 @@ func New(cfg Config, deps Deps) (*Server, error) {
 		return nil, errors.New("server: stores, peers and table are required")
 	}
 	s := &Server{cfg: cfg, deps: deps, log: cfg.Logger, m: newMetrics(cfg.Registerer), draining: make(chan struct{})}
-	s.limits = newLimits(&s.cfg, s.m)
+	s.limits, s.bytes = newLimits(&s.cfg, s.m), newByteLimit(s.cfg.MaxBytes, s.m)
 	s.byName = s.methods()
 	opts := []grpc.ServerOption{
 		grpc.UnaryInterceptor(s.unary),

@@ -290,6 +290,9 @@ func (c *Cache) keep(key Key, a *Answer, sent time.Duration, from *router.Snapsh
 	}
 }
 
+// Bytes is the memory of what is cached.
+func (c *Cache) Bytes() int64 { return c.bytes.Load() }
+
 // entryOverhead is what an entry costs beside its bytes: the entry itself, two map slots, a list element.
 const entryOverhead = 448
 

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/statemesh/statemesh/store/badgerdb"
 )
 
 // Config of an instance's stores.
@@ -35,6 +37,8 @@ type Config struct {
 	// MemTableBytes is the size of a memtable of a database, of which there are up to 3 each in memory. Default 8 MiB.
 	// A record may have at most about a tenth of it.
 	MemTableBytes int64
+	// Engine is how the databases lay out what they write, for all stores in them.
+	Engine EngineOptions
 	// MinFreeBytes of disk space must remain, or the databases take no more moves. Default 128 MiB: the databases map
 	// their files, and a process that writes to a mapped page for which there is no space is killed.
 	MinFreeBytes int64
@@ -48,6 +52,9 @@ type Config struct {
 	Registerer prometheus.Registerer
 	Logger     *slog.Logger
 }
+
+// EngineOptions are those of the databases.
+type EngineOptions = badgerdb.Tuning
 
 func (c Config) withDefaults() Config {
 	c.MoveBytes = cmp.Or(c.MoveBytes, 32<<20)
@@ -88,5 +95,6 @@ func (c Config) validate() error {
 	if procs := runtime.GOMAXPROCS(0); c.Databases > procs {
 		errs = append(errs, fmt.Errorf("number of databases: %d is above GOMAXPROCS, %d", c.Databases, procs))
 	}
+	errs = append(errs, c.Engine.Validate())
 	return errors.Join(errs...)
 }

@@ -35,6 +35,7 @@ func (s *Stores) openEngines(ctx context.Context) error {
 			Dir:           filepath.Join(s.dir.path, databasePrefix+strconv.Itoa(n)),
 			MemTableBytes: s.cfg.MemTableBytes,
 			MinFreeBytes:  s.cfg.MinFreeBytes,
+			Tuning:        s.cfg.Engine,
 			DropWait:      s.cfg.DropWait,
 			Logger:        s.cfg.Logger.With("database", n),
 			Listener: badgerdb.Listener{

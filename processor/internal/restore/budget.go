@@ -9,6 +9,7 @@ import (
 // broker always sends one whole batch): charge takes the difference without waiting, and the budget is overdrawn by at
 // most one batch per fetch.
 type budget struct {
+	all     int64
 	mu      sync.Mutex
 	free    int64
 	waiting []waiter
@@ -19,7 +20,7 @@ type waiter struct {
 	ready chan struct{}
 }
 
-func newBudget(bytes int64) *budget { return &budget{free: bytes} }
+func newBudget(bytes int64) *budget { return &budget{all: bytes, free: bytes} }
 
 func (b *budget) acquire(ctx context.Context, bytes int64) error {
 	b.mu.Lock()
@@ -38,6 +39,13 @@ func (b *budget) acquire(ctx context.Context, bytes int64) error {
 		b.forget(w)
 		return context.Cause(ctx)
 	}
+}
+
+// used is how much is handed out.
+func (b *budget) used() int64 {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.all - b.free
 }
 
 // charge takes bytes that are in use already.
@@ -71,3 +79,6 @@ func (b *budget) grant() {
 		b.waiting = b.waiting[1:]
 	}
 }
+
+// Bytes is what was fetched and is not applied yet.
+func (r *Restorer) Bytes() int64 { return r.budget.used() }
