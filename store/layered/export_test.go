@@ -4,6 +4,9 @@ import (
 	"maps"
 	"slices"
 	"testing"
+
+	"github.com/statemesh/statemesh/store"
+	"github.com/statemesh/statemesh/store/engine"
 )
 
 // MoveNow moves what is recent of one task.
@@ -40,3 +43,30 @@ func ReclaimNow(tb testing.TB, s *Stores) {
 
 // Evictions counts the entries that made room for others.
 func Evictions(r *RecordCache) int64 { return r.stats.evictions + r.report.evictions.Load() }
+
+// EngineSegments lists which of the first segments of a store its engine has rows in.
+func EngineSegments(tb testing.TB, t *Task, name store.Name, first uint64) []uint64 {
+	tb.Helper()
+	p, err := t.part(name)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	use := t.engines[p.engine]
+	snap, err := use.Snapshot(use.space)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	defer snap.Release()
+	out := []uint64{}
+	for segment := range first {
+		it, err := snap.Iterate(engine.Range{Store: p.id, Segment: engine.Segment(segment)})
+		if err != nil {
+			tb.Fatal(err)
+		}
+		if it.Next() {
+			out = append(out, segment)
+		}
+		it.Close()
+	}
+	return out
+}

@@ -51,6 +51,19 @@ func (t *Task) load(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	for _, p := range t.parts {
+		p.active, p.written = p.newTable(), nil
+		p.now = moment{time: noTime, seq: seqs[p.spec.Name]}
+		if at, ok := first.StoreTimes[p.spec.Name]; ok {
+			p.now.time = at
+		}
+		if p.versions != nil {
+			p.versions.begin(p.now.time)
+		}
+		if err := t.expire(p.placed, p.now); err != nil {
+			return err
+		}
+	}
 	v := &view{cp: first}
 	for _, use := range t.engines {
 		snap, err := use.Snapshot(use.space)
@@ -61,14 +74,6 @@ func (t *Task) load(ctx context.Context) error {
 	}
 	v.retain()
 	for _, p := range t.parts {
-		p.active, p.written = p.newTable(), nil
-		p.now = moment{time: noTime, seq: seqs[p.spec.Name]}
-		if at, ok := first.StoreTimes[p.spec.Name]; ok {
-			p.now.time = at
-		}
-		if p.versions != nil {
-			p.versions.begin(p.now.time)
-		}
 		v.stores = append(v.stores, storeView{placed: p.placed, layers: []layer{{table: p.active}}, now: p.now})
 	}
 	t.pub.Lock()
@@ -80,7 +85,7 @@ func (t *Task) load(ctx context.Context) error {
 	t.moved = v.tick
 	t.uncommitted = 0
 	t.fresh.Store(true)
-	return t.expire(v)
+	return nil
 }
 
 // newTable is an empty table for the store.

@@ -140,11 +140,13 @@ func (s *Stores) move(ctx context.Context, tasks []*Task) error {
 	var errs []error
 	for _, tr := range transfers {
 		err := failed[tr.task]
-		if err == nil {
-			err = tr.task.land(tr)
+		for i := range tr.view.stores {
+			if sv := &tr.view.stores[i]; err == nil {
+				err = tr.task.expire(sv.placed, sv.now)
+			}
 		}
 		if err == nil {
-			err = tr.task.expire(tr.view)
+			err = tr.task.land(tr)
 		}
 		if err != nil {
 			tr.task.postpone(s.cfg.MoveInterval)
@@ -283,24 +285,22 @@ func (t *Task) land(tr *transfer) error {
 	return nil
 }
 
-// expire tells the engines which segments are dead by the times of v, which are durable. With moving.
-func (t *Task) expire(v *view) error {
-	for i, sv := range v.stores {
-		if sv.segments == nil || sv.now.time == noTime {
-			continue
-		}
-		p := t.parts[i]
-		floor := sv.segments.floor(sv.now.time)
-		if p.placed != sv.placed || floor <= sv.expired {
-			continue // a copy of before a wipe, or nothing new
-		}
-		use := t.engines[sv.engine]
-		if err := use.Expire(use.space, sv.id, floor); err != nil {
-			return sv.wrap(err)
-		}
-		sv.expired = floor
-		t.stores.wake()
+// expire tells the engine of a store which of its segments are dead at a time that is durable. With moving, and before
+// the snapshots are taken that will read the store from then on: those that were taken before keep the segments.
+func (t *Task) expire(p *placed, now moment) error {
+	if p.segments == nil || now.time == noTime {
+		return nil
 	}
+	floor := p.segments.floor(now.time)
+	if floor <= p.expired {
+		return nil
+	}
+	use := t.engines[p.engine]
+	if err := use.Expire(use.space, p.id, floor); err != nil {
+		return p.wrap(err)
+	}
+	p.expired = floor
+	t.stores.wake()
 	return nil
 }
 
