@@ -57,29 +57,41 @@ type keeper struct {
 
 // newKeeper makes the processor that fills the store of a view. It belongs to one task, with all that is in it.
 func newKeeper(v View) *keeper {
-	k := &keeper{store: store.Name(v.Name), reads: v.Type != Table, table: v.Type.keepsValue()}
+	return &keeper{store: store.Name(v.Name), update: newUpdate(v), reads: v.Type != Table, table: v.Type.keepsValue()}
+}
+
+// newUpdate returns what a view does with a record.
+func newUpdate(v View) (u update) {
 	switch v.Type {
 	case Table:
-		k.update = replace
+		u = replace
 	case Latest:
-		k.update = replaceOlder
+		u = replaceOlder
 	case Count:
-		k.update = addOne()
-	case Sum:
-		k.update = fold(func(a, b float64) float64 { return a + b })
-	case Min:
-		k.update = fold(func(a, b float64) float64 { return min(a, b) })
-	case Max:
-		k.update = fold(func(a, b float64) float64 { return max(a, b) })
+		u = addOne()
 	case Avg:
-		k.update = keepStats(parseAvg, Statistics.appendAvg)
+		u = keepStats(parseAvg, Statistics.appendAvg)
 	case StatsOf:
-		k.update = keepStats(parseStats, Statistics.appendStats)
+		u = keepStats(parseStats, Statistics.appendStats)
+	default:
+		u = fold(folding(v.Type))
 	}
-	if k.table && v.Format == CSV {
-		k.update = asJSON(newCSVDecoder(v.Columns, nil), k.update)
+	if v.Type.keepsValue() && v.Format == CSV {
+		u = asJSON(newCSVDecoder(v.Columns, nil), u)
 	}
-	return k
+	return u
+}
+
+// folding makes one number of two.
+func folding(t Type) func(a, b float64) float64 {
+	switch t {
+	case Min:
+		return func(a, b float64) float64 { return min(a, b) }
+	case Max:
+		return func(a, b float64) float64 { return max(a, b) }
+	default:
+		return func(a, b float64) float64 { return a + b }
+	}
 }
 
 // Init implements processor.Processor.
@@ -90,15 +102,11 @@ func (k *keeper) Close() error { return nil }
 
 // Process implements processor.Processor.
 func (k *keeper) Process(r *processor.Record) error {
-	switch {
-	case r.Key == nil:
-		k.ctx.Drop(dropNullKey)
-		return nil
-	case len(r.Key) == 0:
-		k.ctx.Drop(dropEmptyKey)
-		return nil
-	case r.Value == nil && !k.table:
-		k.ctx.Drop(dropNullValue)
+	if k.table {
+		if !hasKey(k.ctx, r) {
+			return nil
+		}
+	} else if !admits(k.ctx, r) {
 		return nil
 	}
 	var old store.Value
@@ -127,6 +135,31 @@ func (k *keeper) init(ctx scope) (err error) {
 	k.ctx = ctx
 	k.kv, err = ctx.Store(k.store)
 	return err
+}
+
+// hasKey drops and counts a record that belongs to no key.
+func hasKey(ctx scope, r *processor.Record) bool {
+	switch {
+	case r.Key == nil:
+		ctx.Drop(dropNullKey)
+	case len(r.Key) == 0:
+		ctx.Drop(dropEmptyKey)
+	default:
+		return true
+	}
+	return false
+}
+
+// admits drops and counts a record that an aggregate does not take.
+func admits(ctx scope, r *processor.Record) bool {
+	if !hasKey(ctx, r) {
+		return false
+	}
+	if r.Value == nil {
+		ctx.Drop(dropNullValue)
+		return false
+	}
+	return true
 }
 
 func replace(_ store.Value, r *processor.Record) ([]byte, error) { return r.Value, nil }

@@ -32,15 +32,25 @@
 // timestamp of an aggregate is the greatest of its records (upstream's KStreamAggregate), that of a table or latest the
 // record's own.
 //
+// # Windows
+//
+// With a [Window] an aggregate is kept per key and window, in a window store, or per key and session, in a session store; the
+// rules are those of package windows, which are upstream's. Stream time is that of the task. A window takes records until it is
+// closed; a record whose windows are all closed is dropped as "late", one that is in some of its windows but not in others is
+// counted as "late for some of its windows". Where records come through a repartition topic from several partitions they
+// arrive out of order, as they are read: grace should cover by how much. What a session adds up is merged when a record joins
+// two, so that sums of numbers that are no integers may differ in their last digits.
+//
 // # What is not in a view
 //
 // Counted as dropped for the view, by reason: "null key" (no key, or a key field is missing), "empty key" (stores do not
 // take one), "null value" (in an aggregate, or where the key comes from the value), "missing field", "sum out of range"
-// (the record would make a sum infinite) and, for latest, "older than the latest". A null value deletes from a table or
+// (the record would make a sum infinite), for windows "late" and "late for some of its windows" and, for latest, "older than
+// the latest". A null value deletes from a table or
 // latest by the record's key. An empty value is a value.
 //
 // A record that cannot be decoded is a [processor.DeserializationError] with a reason: "invalid utf-8", "invalid json",
 // "not a json object", "invalid csv", "wrong number of columns", "key field is not a scalar", "not a number", "number
-// out of range". It is then in no view of its topic, even if only one of them stumbled: what is dropped or
+// out of range", "no event time", "invalid event time". It is then in no view of its topic, even if only one of them stumbled: what is dropped or
 // dead-lettered was not counted anywhere.
 package views

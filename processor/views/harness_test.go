@@ -3,6 +3,7 @@ package views
 import (
 	"bytes"
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/statemesh/statemesh/processor"
 	"github.com/statemesh/statemesh/store"
+	"github.com/statemesh/statemesh/store/layered"
 )
 
 // memory is a timestamped key-value store for the tests of this package; only what the keepers use is there.
@@ -49,9 +51,17 @@ func (m *memory) Put(key []byte, v store.Value) error {
 type mesh struct {
 	t        *testing.T
 	selector *selector
-	keepers  map[string]*keeper
+	keepers  map[string]node
 	stores   map[store.Name]*memory
+	state    *layered.Task // of views with windows
 	drops    []string
+	time     int64 // stream time
+}
+
+// node is a keeper of any kind.
+type node interface {
+	processor.Processor
+	init(ctx scope) error
 }
 
 func newMesh(t *testing.T, views ...View) *mesh {
@@ -59,12 +69,25 @@ func newMesh(t *testing.T, views ...View) *mesh {
 	if err := Validate(views); err != nil {
 		t.Fatal(err)
 	}
-	m := &mesh{t: t, keepers: make(map[string]*keeper), stores: make(map[store.Name]*memory)}
+	m := &mesh{t: t, keepers: make(map[string]node), stores: make(map[store.Name]*memory), time: -1}
 	children := make([]string, len(views))
+	var specs []store.Spec
+	for _, v := range views {
+		if v.Window != (Window{}) {
+			v.InMemory = true
+			specs = append(specs, v.Spec())
+		}
+	}
+	if len(specs) > 0 {
+		m.state = openTask(t, specs)
+	}
 	for i, v := range views {
 		children[i] = v.Name
 		m.stores[store.Name(v.Name)] = &memory{rows: make(map[string]store.Value)}
-		k := newKeeper(v)
+		k, ok := newProcessor(v).(node)
+		if !ok {
+			t.Fatal("a keeper of another kind")
+		}
 		if err := k.init(&place{mesh: m, view: v.Name}); err != nil {
 			t.Fatal(err)
 		}
@@ -73,6 +96,22 @@ func newMesh(t *testing.T, views ...View) *mesh {
 	m.selector = newSelector(views, children)
 	m.selector.ctx = &place{mesh: m}
 	return m
+}
+
+// openTask is a real task with these stores.
+func openTask(t *testing.T, specs []store.Spec) *layered.Task {
+	t.Helper()
+	stores, err := layered.Open(t.Context(), layered.Config{Dir: t.TempDir(), MinFreeBytes: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = stores.Close() })
+	task, err := stores.OpenTask(t.Context(), store.TaskID{}, specs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = task.Close(context.WithoutCancel(t.Context())) })
+	return task
 }
 
 // place is the context of one node.
@@ -89,6 +128,14 @@ func (p *place) Store(name store.Name) (store.KeyValue, error) {
 	}
 	return p.mesh.stores[name], nil
 }
+
+func (p *place) WindowStore(name store.Name) (store.Window, error) { return p.mesh.state.Window(name) }
+
+func (p *place) SessionStore(name store.Name) (store.Session, error) {
+	return p.mesh.state.Session(name)
+}
+
+func (p *place) CurrentStreamTime() int64 { return p.mesh.time }
 
 func (p *place) ForwardTo(child string, r processor.Record) error {
 	k := p.mesh.keepers[child]
@@ -133,6 +180,7 @@ func rec(ts int64, key, value string) processor.Record {
 func (m *mesh) process(records ...processor.Record) error {
 	for _, r := range records {
 		r.Key, r.Value = clone(r.Key), clone(r.Value)
+		m.time = max(m.time, r.Timestamp)
 		err := m.selector.Process(&r)
 		spoil(r.Key, r.Value)
 		if err != nil {

@@ -18,6 +18,8 @@ const (
 	dropMissingField = "missing field"
 	dropOverflow     = "sum out of range"
 	dropOlder        = "older than the latest"
+	dropLate         = "late"
+	dropPartlyLate   = "late for some of its windows"
 )
 
 // scope is what the processors here use of a *processor.Context.
@@ -25,6 +27,9 @@ type scope interface {
 	ForwardTo(child string, r processor.Record) error
 	Drop(reason string)
 	Store(name store.Name) (store.KeyValue, error)
+	WindowStore(name store.Name) (store.Window, error)
+	SessionStore(name store.Name) (store.Session, error)
+	CurrentStreamTime() int64
 }
 
 var _ scope = (*processor.Context)(nil)

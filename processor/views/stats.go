@@ -27,6 +27,15 @@ func (s Statistics) add(x float64) (sum Statistics, ok bool) {
 	return s, !math.IsInf(s.Sum, 0)
 }
 
+// plus returns the statistics of both; ok is false when the sum would leave the range of float64.
+func (s Statistics) plus(o Statistics) (sum Statistics, ok bool) {
+	s.Min, s.Max = min(s.Min, o.Min), max(s.Max, o.Max)
+	s.Count += o.Count
+	s.Sum += o.Sum
+	s.Avg = s.Sum / float64(s.Count)
+	return s, !math.IsInf(s.Sum, 0)
+}
+
 // appendStats appends the JSON form, and only it: always these members, in this order, in the shortest form.
 func (s Statistics) appendStats(b []byte) []byte {
 	b = s.appendHead(b)

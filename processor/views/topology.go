@@ -35,7 +35,11 @@ func addTopic(t *processor.Topology, topic string, views []View) {
 			children[i] = processor.RepartitionSink(v.Name)
 		}
 	}
-	t.AddSource(source, processor.SourceOptions{OffsetReset: views[0].OffsetReset}, topic)
+	options := processor.SourceOptions{OffsetReset: views[0].OffsetReset}
+	if views[0].Timestamp != "" {
+		options.Timestamp = eventTime(views[0])
+	}
+	t.AddSource(source, options, topic)
 	t.AddProcessor(decode, func() processor.Processor { return newSelector(views, children) }, source)
 	for _, v := range views {
 		parent := decode
@@ -44,7 +48,15 @@ func addTopic(t *processor.Topology, topic string, views []View) {
 			parent = v.Name
 		}
 		keep := "keep:" + v.Name
-		t.AddProcessor(keep, func() processor.Processor { return newKeeper(v) }, parent)
+		t.AddProcessor(keep, func() processor.Processor { return newProcessor(v) }, parent)
 		t.AddStateStore(v.Spec(), keep)
 	}
+}
+
+// newProcessor makes the processor that fills the store of a view.
+func newProcessor(v View) processor.Processor {
+	if v.Window != (Window{}) {
+		return newWindowKeeper(v)
+	}
+	return newKeeper(v)
 }

@@ -40,6 +40,9 @@ func Validate(views []View) error {
 		} else if other := views[first]; other.OffsetReset != v.OffsetReset {
 			c.fail(at(i, "offset_reset"), fmt.Sprintf("%s, but views[%d] reads topic %s with %s; a topic is read once",
 				v.OffsetReset, first, v.Topic, other.OffsetReset))
+		} else if other.Timestamp != v.Timestamp {
+			c.fail(at(i, "timestamp"), fmt.Sprintf("%q, but views[%d] reads topic %s with %q; a record has one time",
+				v.Timestamp, first, v.Topic, other.Timestamp))
 		}
 	}
 	return errors.Join(c.errs...)
@@ -81,6 +84,12 @@ func (c *checker) view(i int, v View) {
 	case v.Field != "":
 		c.fail(at(i, "field"), fmt.Sprintf("type %s is about no field", v.Type))
 	}
+	if v.Timestamp != "" {
+		c.field(at(i, "timestamp"), v, v.Timestamp)
+	}
+	if v.Window != (Window{}) {
+		c.window(i, v)
+	}
 	switch {
 	case v.Partitions < 0:
 		c.fail(at(i, "partitions"), fmt.Sprintf("%d: want 0 for as many as the topic has, or more", v.Partitions))
@@ -97,6 +106,19 @@ func (c *checker) view(i int, v View) {
 		c.fail(at(i, "key_format"), "a key made of fields is a string")
 	case !slices.Contains(formats, v.KeyFormat):
 		c.fail(at(i, "key_format"), unknown(v.KeyFormat, formats))
+	}
+}
+
+func (c *checker) window(i int, v View) {
+	if v.Type.keepsValue() {
+		c.fail(at(i, "window"), fmt.Sprintf("type %s keeps no windows", v.Type))
+	}
+	for _, p := range v.Window.problems() {
+		path := at(i, "window")
+		if p.Path != "" {
+			path += "." + p.Path
+		}
+		c.fail(path, p.Reason)
 	}
 }
 

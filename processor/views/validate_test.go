@@ -4,6 +4,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/statemesh/statemesh/processor"
 )
@@ -68,6 +69,46 @@ func TestValidate(t *testing.T) {
 		{
 			"unknown key format", change(func(v *View) { v.KeyFormat, v.Key = "roman", nil }),
 			`views[0].key_format: "roman" is unknown; want one of bytes, string, bool, int16, int32, int64, float, double, uuid, time, json, ordered-int32, ordered-int64, ordered-double, avro, json-schema`,
+		},
+		{
+			"windows of a table", change(func(v *View) { v.Type, v.Field, v.Window = Table, "", Window{Tumbling: time.Hour} }),
+			"views[0].window: type table keeps no windows",
+		},
+		{"no windows", change(func(v *View) { v.Window.Grace = time.Hour }), "views[0].window: want one of tumbling, hopping, sliding, session"},
+		{
+			"two kinds of windows", change(func(v *View) { v.Window = Window{Sliding: time.Hour, Session: time.Hour} }),
+			"views[0].window.session: the windows are sliding already",
+		},
+		{
+			"all about windows", change(func(v *View) { v.Window = Window{Hopping: time.Hour, Grace: -1, Retention: -1} }),
+			"views[0].window.advance: hopping windows need it: one begins every so often\n" +
+				"views[0].window.grace: -1ns is negative\nviews[0].window.retention: -1ns is negative",
+		},
+		{
+			"holes between windows", change(func(v *View) { v.Window = Window{Hopping: time.Hour, Advance: 2 * time.Hour} }),
+			"views[0].window.hopping: advance 2h0m0s is above the size 1h0m0s: records between windows would be in none",
+		},
+		{
+			"advance of sessions", change(func(v *View) { v.Window = Window{Session: time.Hour, Advance: time.Hour} }),
+			"views[0].window.advance: only hopping windows have one",
+		},
+		{
+			"retention too short", change(func(v *View) { v.Window = Window{Tumbling: time.Hour, Grace: time.Minute, Retention: time.Hour} }),
+			"views[0].window.retention: 1h0m0s is below 1h1m0s, for which records may change a window",
+		},
+		{
+			"parts of a millisecond", change(func(v *View) { v.Window = Window{Session: 1500 * time.Microsecond} }),
+			"views[0].window.session: gap 1.5ms: want whole milliseconds",
+		},
+		{
+			"negative", change(func(v *View) { v.Window = Window{Tumbling: -time.Hour} }),
+			"views[0].window.tumbling: size -1h0m0s: want at least 1ms",
+		},
+		{"time of no column", change(func(v *View) { v.Timestamp = "c" }), `views[0].timestamp: "c" is not a column; the columns are a, b`},
+		{
+			"two times of a topic",
+			[]View{good, {Name: "w", Topic: "t", Format: JSON, Type: Count, Timestamp: "at"}},
+			`views[1].timestamp: "at", but views[0] reads topic t with ""; a record has one time`,
 		},
 		{"unknown reset", change(func(v *View) { v.OffsetReset = 9 }), "views[0].offset_reset: offset-reset-9: want earliest, latest or none"},
 		{"two of a name", []View{good, good}, `views[1].name: "v" is the name of views[0] already`},

@@ -24,6 +24,13 @@ type View struct {
 	// Field is the number that sum, min, max, avg and stats are about.
 	Field string
 
+	// Window splits the records of a key by time. Only for count, sum, min, max, avg and stats.
+	Window Window
+	// Timestamp names the field that holds the time of a record: Unix milliseconds, or a text as RFC 3339 has it. Empty: the
+	// record's own timestamp. Views of one topic must agree. A record without a time cannot be decoded; one without a
+	// value has its own.
+	Timestamp string
+
 	// Partitions of the repartition topic. Default 0: as many as the topic has. Only with a Key.
 	Partitions int32
 	// OffsetReset is where to start in a topic the application has not read before. Views of one topic must agree.
@@ -97,13 +104,17 @@ func (t Type) keepsValue() bool { return t == Table || t == Latest }
 
 // Spec declares the store of the view.
 func (v View) Spec() store.Spec {
-	return store.Spec{
+	s := store.Spec{
 		Name:        store.Name(v.Name),
 		Kind:        store.KindTimestampedKeyValue,
 		InMemory:    v.InMemory,
 		KeyFormat:   v.keyFormat(),
 		ValueFormat: v.valueFormat(),
 	}
+	if v.Window != (Window{}) {
+		v.Window.spec(&s)
+	}
+	return s
 }
 
 func (v View) keyFormat() string {

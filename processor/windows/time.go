@@ -25,7 +25,10 @@ func Hopping(size, advance, grace time.Duration) Time {
 // Validate reports everything that is wrong, joined.
 func (w Time) Validate() error {
 	var errs []error
-	errs = append(errs, whole("size", w.Size, time.Millisecond), whole("advance", w.Advance, time.Millisecond), whole("grace", w.Grace, 0))
+	errs = append(errs, whole("size", w.Size, time.Millisecond), whole("grace", w.Grace, 0))
+	if w.Advance != w.Size {
+		errs = append(errs, whole("advance", w.Advance, time.Millisecond))
+	}
 	if w.Advance > w.Size {
 		errs = append(errs, fmt.Errorf("advance %s is above the size %s: records between windows would be in none", w.Advance, w.Size))
 	}

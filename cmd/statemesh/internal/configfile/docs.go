@@ -62,6 +62,13 @@ views:
     key: [carrier]
     type: stats
     field: dep_delay
+  - name: departures-per-hour
+    topic: flights
+    format: csv
+    columns: [carrier, origin, dest, dep_delay]
+    key: [origin]
+    type: count
+    window: {tumbling: 1h, grace: 10m}
 `
 
 // cell escapes what would end a cell of a table.

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"go.yaml.in/yaml/v3"
 
@@ -40,6 +41,22 @@ func ViewKeys() []ViewKey {
 			"What is kept per key. Required."),
 		viewText("field", "string", "", func(v *views.View) *string { return &v.Field },
 			"The number that sum, min, max, avg and stats are about."),
+		viewDuration("window.tumbling", "", func(v *views.View) *time.Duration { return &v.Window.Tumbling },
+			"Keep a value per key and window; windows of this size follow one another. Only for count, sum, min, max, avg and stats. One of tumbling, hopping, sliding and session."),
+		viewDuration("window.hopping", "", func(v *views.View) *time.Duration { return &v.Window.Hopping },
+			"Windows of this size, one of which begins every advance."),
+		viewDuration("window.advance", "", func(v *views.View) *time.Duration { return &v.Window.Advance },
+			"How often a hopping window begins. Required with hopping; at most its size."),
+		viewDuration("window.sliding", "", func(v *views.View) *time.Duration { return &v.Window.Sliding },
+			"Windows that end with a record, or begin behind one, and whose records are at most so far apart."),
+		viewDuration("window.session", "", func(v *views.View) *time.Duration { return &v.Window.Session },
+			"Sessions: records of a key at most so far apart are in one."),
+		viewDuration("window.grace", "0s", func(v *views.View) *time.Duration { return &v.Window.Grace },
+			"How much longer a window takes late records, by the time of records. What is later is dropped and counted."),
+		viewDuration("window.retention", "(as long as records may change it, at least 24h)", func(v *views.View) *time.Duration { return &v.Window.Retention },
+			"How long windows are kept, by the time of records."),
+		viewText("timestamp", "string", "(the record's own)", func(v *views.View) *string { return &v.Timestamp },
+			"Field with the time of the record: Unix milliseconds or RFC 3339. Views of one topic must agree."),
 		{
 			Name: "partitions", Type: "integer", Default: "(as many as the topic)", Meaning: "Partitions of the repartition topic. Only with a key.",
 			set: func(v *views.View, s string) error {
@@ -83,6 +100,20 @@ func viewText[T ~string](name, typ, def string, at func(*views.View) *T, meaning
 	}
 }
 
+func viewDuration(name, def string, at func(*views.View) *time.Duration, meaning string) ViewKey {
+	return ViewKey{
+		Name: name, Type: "duration", Default: def, Meaning: meaning,
+		set: func(v *views.View, s string) error {
+			d, err := parseDuration(s)
+			if err == nil && d == 0 && def != "0s" {
+				err = errZero
+			}
+			*at(v) = d
+			return err
+		},
+	}
+}
+
 func viewList(name string, at func(*views.View) *[]string, meaning string) ViewKey {
 	return ViewKey{
 		Name: name, Type: "list", Meaning: meaning,
@@ -119,29 +150,44 @@ func (p *parser) views(n *yaml.Node) {
 
 func (p *parser) view(path string, m *yaml.Node) views.View {
 	var v views.View
+	p.viewKeys(&v, path, "", m)
+	return v
+}
+
+// viewKeys reads the keys of a view below prefix: "window.grace: 10m" may be nested as well.
+func (p *parser) viewKeys(v *views.View, path, prefix string, m *yaml.Node) {
 	keys := ViewKeys()
 	for i := 0; i+1 < len(m.Content); i += 2 {
 		key, value := m.Content[i], resolve(m.Content[i+1])
-		at := slices.IndexFunc(keys, func(k ViewKey) bool { return k.Name == key.Value })
+		full := prefix + key.Value
+		at := slices.IndexFunc(keys, func(k ViewKey) bool { return k.Name == full })
+		if at < 0 && slices.ContainsFunc(keys, func(k ViewKey) bool { return strings.HasPrefix(k.Name, full+".") }) {
+			switch group := path + "." + full; {
+			case value.Kind != yaml.MappingNode:
+				p.bad(value, group+": want keys and values, not "+kindOf(value), "")
+			case p.claim(group, key):
+				p.viewKeys(v, path, full+".", value)
+			}
+			continue
+		}
 		if at < 0 {
 			names := make([]string, len(keys))
 			for i, k := range keys {
 				names[i] = k.Name
 			}
 			hint := "a view has " + strings.Join(names, ", ")
-			if near := nearest(key.Value, names); near != "" {
+			if near := nearest(full, names); near != "" {
 				hint = "did you mean " + near + "?"
 			}
-			p.bad(key, "unknown key "+key.Value+" in "+path, hint)
+			p.bad(key, "unknown key "+full+" in "+path, hint)
 			continue
 		}
-		name := path + "." + key.Value
+		name := path + "." + full
 		if !p.claim(name, key) {
 			continue
 		}
-		p.viewKey(&v, keys[at], name, key, value)
+		p.viewKey(v, keys[at], name, key, value)
 	}
-	return v
 }
 
 func (p *parser) viewKey(v *views.View, k ViewKey, name string, key, value *yaml.Node) {
