@@ -1,11 +1,13 @@
 package processor
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"time"
 
+	"github.com/statemesh/statemesh/processor/internal/topics"
 	"github.com/statemesh/statemesh/store"
 )
 
@@ -181,16 +183,27 @@ func (w *waiting) refuse() error {
 	if !ok {
 		return nil
 	}
-	if w.bs.changelog == "" {
+	topic, log := w.r.logOf(w.bs)
+	if topic == "" {
 		return invalid("it has no changelog, and the token a place in one")
 	}
-	if w.r.partitions(w.bs.sub.id) == 0 {
-		return nil
-	}
-	if id := w.r.internal[w.bs.changelog].ID; id != [16]byte{} && want.TopicID != [16]byte{} && id != want.TopicID {
-		return invalid("the token is of topic %s with id %x, which was deleted: its id is %x now", w.bs.changelog, want.TopicID, id)
+	if log.ID != [16]byte{} && want.TopicID != [16]byte{} && log.ID != want.TopicID {
+		return invalid("the token is of topic %s with id %x, which was deleted: its id is %x now", topic, want.TopicID, log.ID)
 	}
 	return nil
+}
+
+// logOf is the topic that a store is restored from, "" for none, and what is known of it: nothing before the runtime has
+// asked.
+func (r *Runtime) logOf(bs *builtStore) (topic string, info topics.Info) {
+	topic = cmp.Or(bs.changelog, bs.source)
+	if r.counts.Load() == nil {
+		return topic, topics.Info{}
+	}
+	if bs.source != "" {
+		return topic, r.fed[topic]
+	}
+	return topic, r.internal[topic]
 }
 
 // changed returns a channel that is closed when a task on this instance has come further or leaves; nil when it is not

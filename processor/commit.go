@@ -134,6 +134,9 @@ func (t *thread) produceChanges() error {
 			if log == nil {
 				return fmt.Errorf("task %s: change of store %s, which has no changelog", tk.id, name)
 			}
+			if log.source != nil {
+				continue // its topic has it
+			}
 			if err := t.out.change(log, tk.id.Partition, change); err != nil {
 				return err
 			}
@@ -223,8 +226,23 @@ func notNow(err error) bool {
 func (t *thread) published() {
 	t.age.commitPublished()
 	for _, o := range t.running {
+		t.serve(o)
 		t.rt.tasks.raise(o.task.id)
 	}
+}
+
+// serve opens a running task to queries, as soon as its stores are a state that ever was.
+func (t *thread) serve(o *ownedTask) {
+	if o.serves {
+		return
+	}
+	if o.task.inexact() {
+		done, total := o.task.toExact()
+		t.rt.tasks.progress(o.task.id, done, total)
+		return
+	}
+	o.serves = true
+	t.rt.tasks.serve(o.task.id)
 }
 
 // committed tells those who follow commits.

@@ -22,12 +22,17 @@ func (c *Context) ApplicationID() string { return c.task.env.application }
 func (c *Context) TaskID() store.TaskID { return c.task.id }
 
 // Store returns a state store that is connected to this node. *store.UnknownStoreError otherwise. A put that the
-// changelog would not take is a *store.TooLargeError, and nothing is written.
+// changelog would not take is a *store.TooLargeError, and nothing is written. A store that is fed from a topic is written by
+// its own processor only: for others puts are refused.
 func (c *Context) Store(name store.Name) (store.KeyValue, error) {
-	if slices.Contains(c.node.def.stores, name) {
-		return c.task.keyValue(name)
+	if !slices.Contains(c.node.def.stores, name) {
+		return nil, &store.UnknownStoreError{Store: name, Known: c.node.def.stores}
 	}
-	return nil, &store.UnknownStoreError{Store: name, Known: c.node.def.stores}
+	kv, err := c.task.keyValue(name)
+	if err == nil && !c.task.sub.writes(name, c.node.def) {
+		return readOnly{KeyValue: kv, name: name}, nil
+	}
+	return kv, err
 }
 
 // Forward hands a record to every child, at once, depth first. A nil Headers keeps none: pass on what you want kept.
@@ -47,6 +52,9 @@ func (c *Context) ForwardTo(child string, r Record) error {
 		if n.def.name == child {
 			return c.node.hand(n, r)
 		}
+	}
+	if c.node.mute {
+		return nil
 	}
 	return fmt.Errorf("processor %s: no child is called %q", c.node.def.name, child)
 }

@@ -18,6 +18,8 @@ type nodeRun struct {
 	in Record
 	// initialized says that Close is owed.
 	initialized bool
+	// mute: what is forwarded goes nowhere; the node has no children then.
+	mute bool
 }
 
 // nodeError says which node of a task failed.

@@ -340,7 +340,7 @@ func (t *thread) takeRestored(ctx context.Context) error {
 			resume[in.tp.Topic] = append(resume[in.tp.Topic], int32(in.tp.Partition))
 		}
 		t.member.client.ResumeFetchPartitions(resume)
-		t.rt.tasks.serve(id)
+		t.serve(o)
 		t.log.InfoContext(ctx, "task running", "task", id, "sequence", o.task.sequence)
 	}
 	return nil

@@ -75,12 +75,15 @@ func (r *Runtime) look(ctx context.Context) error {
 		return err
 	}
 	adm := kadm.NewClient(r.client)
-	external := append(r.built.SourceTopics(), r.built.SinkTopics()...)
+	external := slices.Concat(r.built.SourceTopics(), r.built.GlobalTopics(), r.built.SinkTopics())
 	if r.cfg.DeadLetterTopic != "" {
 		external = append(external, r.cfg.DeadLetterTopic)
 	}
 	infos, err := topics.Describe(ctx, adm, external)
 	if err != nil {
+		return err
+	}
+	if r.fed, err = topics.DescribeLogs(ctx, adm, r.built.FedTopics()); err != nil {
 		return err
 	}
 	counts := make(map[string]int32, len(infos))

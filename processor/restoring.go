@@ -59,6 +59,11 @@ func (r *Runtime) restore(ctx context.Context, o *ownedTask, thread int, a *age)
 	if out.err != nil {
 		return out, false
 	}
+	logs, closeReplays, err := r.logs(o, out.state)
+	if err != nil {
+		out.err = err
+		return out, true
+	}
 	began := r.now()
 	info := RestoreInfo{Task: id, Attempt: r.attempts.Add(1)}
 	r.cfg.Listener.RestoreStart(info)
@@ -67,7 +72,7 @@ func (r *Runtime) restore(ctx context.Context, o *ownedTask, thread int, a *age)
 	fence := r.fences.list()
 	for wait := 100 * time.Millisecond; ; wait = min(2*wait, 5*time.Second) {
 		out.result, out.err = r.restorer.Restore(ctx, restore.Request{
-			Task: out.state, Inputs: o.plan.Inputs, Changelogs: r.changelogs(id.Subtopology), Fence: fence,
+			Task: out.state, Inputs: o.plan.Inputs, Changelogs: logs, Fence: fence,
 			Progress: func(p restore.Progress) {
 				r.tasks.progress(id, p.Done, p.Total)
 				r.metrics.restoreLag.WithLabelValues(id.String()).Set(float64(p.Total - p.Done))
@@ -88,6 +93,7 @@ func (r *Runtime) restore(ctx context.Context, o *ownedTask, thread int, a *age)
 			break
 		}
 	}
+	out.err = errors.Join(out.err, closeReplays())
 	if out.err == nil {
 		r.fences.remove(fence)
 	}
@@ -117,16 +123,49 @@ func (r *Runtime) mayRetry(err error) bool {
 	return false
 }
 
-// changelogs of the logged stores of a sub-topology.
-func (r *Runtime) changelogs(sub int32) map[store.Name]restore.Changelog {
-	logs := make(map[store.Name]restore.Changelog)
-	for _, s := range r.built.subs[sub].stores {
-		if s.changelog != "" {
-			info := r.internal[s.changelog]
-			logs[s.spec.Name] = restore.Changelog{Topic: s.changelog, ID: info.ID, Retention: info.DeleteRetention}
+// logs of a task's stores: their changelogs, and the source topics that take the place of one. What is behind the committed
+// offset of a source topic was decided about before, so a record that could not be read then is passed over.
+func (r *Runtime) logs(o *ownedTask, state *layered.Task) (logs map[store.Name]restore.Changelog, done func() error, err error) {
+	logs = make(map[store.Name]restore.Changelog)
+	var replays []*replay
+	done = func() error {
+		var errs []error
+		for _, p := range replays {
+			errs = append(errs, p.close())
 		}
+		return errors.Join(errs...)
 	}
-	return logs
+	env := &taskEnv{application: r.cfg.ApplicationID, now: r.now, onDrop: func(*task, string, destination) {}}
+	for _, s := range o.task.sub.stores {
+		topic, info := r.logOf(s)
+		if topic == "" {
+			continue
+		}
+		log := restore.Changelog{Topic: topic, ID: info.ID, Retention: info.DeleteRetention}
+		if s.source != "" {
+			if o.task.inputOf(s.source) == nil {
+				continue // the topic has fewer partitions than the task's number
+			}
+			p, err := newReplay(o.task.id, s, env, state, r.passOver)
+			if err != nil {
+				return nil, nil, errors.Join(err, done())
+			}
+			replays = append(replays, p)
+			log.Replay = p.apply
+		}
+		logs[s.spec.Name] = log
+	}
+	return logs, done, nil
+}
+
+// passOver decides about a record that was processed before, and fails when it is processed again.
+func (r *Runtime) passOver(t *task, err error) error {
+	if is[*DeserializationError](err) || r.cfg.ProcessingHandler != Fail {
+		r.cfg.Logger.Debug("restore passes over a record", "task", t.id, "topic", t.current.Topic, "partition", t.current.Partition,
+			"offset", t.current.Offset, "error", err)
+		return nil
+	}
+	return t.fail(err)
 }
 
 // startOffsets says where each input goes on: at its committed offset; where there is none, or where the log no longer

@@ -48,6 +48,7 @@ type Runtime struct {
 	taskPlans        map[store.TaskID]*TaskPlan
 	inputTopics      []string
 	internal         map[string]topics.Info
+	fed              map[string]topics.Info // topics that stand in for a changelog
 	storeInfos       []router.StoreInfo
 	chosenPartitions map[string]int32 // topics with a sink that chooses partitions
 	manual           map[string]bool  // topics whose records name their partition

@@ -71,6 +71,12 @@ type task struct {
 type changelog struct {
 	topic string
 	pos   store.LogPosition
+	// source is the input that takes the place of a changelog: nothing is produced, and the position is the input's. nil
+	// for a changelog of its own.
+	source *input
+	// exact is the offset that source must reach before the store is a state that ever was; 0: it is one. See
+	// restore.Result.
+	exact store.Offset
 	// acked is the highest offset the broker acknowledged of the commit on its way, -1 for none.
 	acked store.Offset
 	// promise belongs to the producer by; another one gets another promise.
@@ -97,10 +103,13 @@ func (t *task) begin(state *layered.Task, res restore.Result, start map[store.To
 	t.position = res.Position.Clone()
 	cp := state.Checkpoint()
 	for _, s := range t.sub.stores {
-		if s.changelog == "" {
-			continue
+		log := &changelog{topic: s.changelog, pos: cp.Changelogs[s.spec.Name], acked: -1}
+		if s.source != "" {
+			log.topic, log.source, log.exact = s.source, t.inputOf(s.source), res.Exact[s.spec.Name]
 		}
-		t.logs[s.spec.Name] = &changelog{topic: s.changelog, pos: cp.Changelogs[s.spec.Name], acked: -1}
+		if s.changelog != "" || log.source != nil {
+			t.logs[s.spec.Name] = log
+		}
 	}
 	for _, in := range t.inputs {
 		next, ok := start[in.tp]
@@ -110,6 +119,37 @@ func (t *task) begin(state *layered.Task, res restore.Result, start map[store.To
 		in.next, in.committed = next, next
 	}
 	return t.initialize()
+}
+
+// inputOf is the task's partition of a topic; nil when the topic has fewer.
+func (t *task) inputOf(topic string) *input {
+	for _, in := range t.inputs {
+		if in.tp.Topic == topic {
+			return in
+		}
+	}
+	return nil
+}
+
+// inexact reports whether a store that was restored from a source topic is not yet a state that ever was.
+func (t *task) inexact() bool {
+	for _, log := range t.logs {
+		if log.exact > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// toExact says how far stores that were restored from source topics are on the way to a state that ever was, in offsets.
+func (t *task) toExact() (done, total int64) {
+	for _, log := range t.logs {
+		if log.exact > 0 {
+			done += int64(log.pos.Next)
+			total += int64(log.exact)
+		}
+	}
+	return done, total
 }
 
 // initialize makes new processors. They see the state as it is now.
@@ -338,7 +378,10 @@ func (t *task) checkpoint() store.Checkpoint {
 	}
 	for name, log := range t.logs {
 		pos := log.pos
-		if log.acked >= pos.Next {
+		if log.source != nil {
+			pos.Next, pos.LeaderEpoch = log.source.next, max(pos.LeaderEpoch, log.source.leaderEpoch)
+			cp.Restoring = cp.Restoring || pos.Next < log.exact
+		} else if log.acked >= pos.Next {
 			pos.Next = log.acked + 1
 			// Beside an epoch that had ended before, the offset would look like one that was cut off since.
 			pos.LeaderEpoch = max(pos.LeaderEpoch, t.env.out.leaderEpoch(log.topic, t.id.Partition))
@@ -355,6 +398,9 @@ func (t *task) checkpoint() store.Checkpoint {
 func (t *task) becomeCommitted(cp store.Checkpoint) {
 	for name, log := range t.logs {
 		log.pos, log.acked = cp.Changelogs[name], -1
+		if log.pos.Next >= log.exact {
+			log.exact = 0
+		}
 	}
 	t.sequence, t.committedTime, t.position = cp.Sequence, cp.StreamTime, cp.Position
 	t.produced, t.processed, t.commitRequested = 0, 0, false
@@ -373,7 +419,7 @@ func (t *task) keyValue(name store.Name) (store.KeyValue, error) {
 	if err != nil {
 		return nil, err
 	}
-	if t.logs[name] != nil {
+	if log := t.logs[name]; log != nil && log.source == nil {
 		kv = &limitedKeyValue{KeyValue: kv, limited: t.limit(name)}
 	}
 	t.stores[name] = kv

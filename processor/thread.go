@@ -71,6 +71,8 @@ type ownedTask struct {
 	cancel context.CancelFunc
 	// gone: revoked while it was restored; what the restore brings is let go.
 	gone bool
+	// serves: it answers queries.
+	serves bool
 }
 
 // ownedInput leads from a fetched partition to its task.

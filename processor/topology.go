@@ -248,6 +248,8 @@ func (t *Topology) parents(kind, name string, names []string) []*nodeDef {
 			t.fail(kind, name, fmt.Sprintf("parent %q is unknown; add parents first", p))
 		case n.kind == nodeSink:
 			t.fail(kind, name, fmt.Sprintf("parent %q is a sink", p))
+		case n.global:
+			t.fail(kind, name, fmt.Sprintf("parent %q belongs to a global store, which has no children", p))
 		case slices.Contains(found, n):
 			t.fail(kind, name, fmt.Sprintf("parent %q is named twice", p))
 		default:
@@ -260,10 +262,14 @@ func (t *Topology) parents(kind, name string, names []string) []*nodeDef {
 func (t *Topology) connect(processor string, s *storeDef) {
 	n := t.byName[processor]
 	switch {
+	case s.global:
+		t.fail("processor", processor, fmt.Sprintf("store %q is global: every processor may read it, none is connected", s.spec.Name))
 	case n == nil:
 		t.fail("store", string(s.spec.Name), fmt.Sprintf("processor %q is unknown", processor))
 	case n.kind != nodeProcessor:
 		t.fail("store", string(s.spec.Name), fmt.Sprintf("%q is a %s; only processors have stores", processor, n.kind))
+	case n.global:
+		t.fail("store", string(s.spec.Name), fmt.Sprintf("%q is the processor of a global store and has no other", processor))
 	case !slices.Contains(n.stores, s):
 		n.stores = append(n.stores, s)
 		s.users = append(s.users, n)
@@ -293,10 +299,17 @@ type nodeDef struct {
 	partitioner Partitioner
 	supplier    Supplier
 	stores      []*storeDef
+	// global: source or processor of a global store, which have no other neighbours.
+	global bool
 }
 
 // storeDef is a store as it was declared.
 type storeDef struct {
 	spec  store.Spec
 	users []*nodeDef
+	// sourceTopic takes the place of a changelog; empty for a store that has one of its own, or none.
+	sourceTopic string
+	// writer alone writes to a store that is fed from a topic; nil: all users may.
+	writer *nodeDef
+	global bool
 }

@@ -36,6 +36,8 @@ type subtopology struct {
 	sources []sourceTopic
 	// stores sorted by name.
 	stores []*builtStore
+	// global: its nodes are those of a global store. It has no tasks.
+	global bool
 }
 
 // sourceTopic is one topic that a sub-topology reads.
@@ -67,8 +69,12 @@ type node struct {
 type builtStore struct {
 	spec store.Spec
 	sub  *subtopology
-	// changelog is the name of its topic; empty without a changelog.
+	// changelog is the name of its topic; empty without a changelog of its own.
 	changelog string
+	// source is the topic that takes the place of a changelog, "" for none; writer is the node that makes the store of it,
+	// as index in sub.nodes, -1 when all users may write.
+	source string
+	writer int32
 	// fedBy holds the source topics whose records can reach a processor that uses the store, sorted. They must agree
 	// on the number of partitions: a key has to be in the same partition of each.
 	fedBy []string
@@ -106,7 +112,7 @@ func (t *Topology) Build(applicationID string) (*Built, error) {
 	if reason := badName(applicationID); reason != "" {
 		fail("topology", "", "application id: "+reason)
 	}
-	if !slices.ContainsFunc(t.nodes, func(n *nodeDef) bool { return n.kind == nodeSource && n.repartition == "" }) {
+	if !slices.ContainsFunc(t.nodes, func(n *nodeDef) bool { return n.kind == nodeSource && n.repartition == "" && !n.global }) {
 		fail("topology", "", "needs at least one source")
 	}
 	for _, s := range t.stores {
@@ -144,7 +150,7 @@ func (t *Topology) checkTopics(app string, fail func(kind, name, reason string))
 		}
 	}
 	for _, s := range t.stores {
-		if !s.spec.NoChangelog {
+		if !s.spec.NoChangelog && s.sourceTopic == "" {
 			internal("store", string(s.spec.Name), changelogTopic(app, s.spec.Name))
 		}
 	}
@@ -167,6 +173,7 @@ func (t *Topology) compile(app string) *Built {
 		sub := b.subs[id]
 		at := int32(len(sub.nodes))
 		place[def.index] = at
+		sub.global = def.global
 		n := node{
 			name: def.name, kind: def.kind, source: def.source, topics: slices.Clone(def.topics),
 			partitioner: def.partitioner, supplier: def.supplier, repartition: def.repartition != "",
@@ -194,8 +201,11 @@ func (t *Topology) compile(app string) *Built {
 	}
 	for _, s := range t.stores {
 		sub := b.subs[group[s.users[0].index]]
-		bs := &builtStore{spec: s.spec, sub: sub}
-		if !s.spec.NoChangelog {
+		bs := &builtStore{spec: s.spec, sub: sub, source: s.sourceTopic, writer: -1}
+		if s.writer != nil {
+			bs.writer = place[s.writer.index]
+		}
+		if !s.spec.NoChangelog && s.sourceTopic == "" {
 			bs.changelog = changelogTopic(app, s.spec.Name)
 		}
 		bs.fedBy = sub.feeding(s, place)
@@ -302,6 +312,12 @@ func (b *Built) hash() uint64 {
 		for _, s := range sub.stores {
 			text(string(s.spec.Name), s.changelog)
 			number(int64(s.spec.Kind))
+			if s.source != "" {
+				text("from", s.source)
+			}
+		}
+		if sub.global {
+			text("global")
 		}
 	}
 	return binary.BigEndian.Uint64(h.Sum(nil))

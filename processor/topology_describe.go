@@ -11,7 +11,7 @@ func (b *Built) Describe() string {
 	var w strings.Builder
 	w.WriteString("Topologies:\n")
 	for _, sub := range b.subs {
-		fmt.Fprintf(&w, "   Sub-topology: %d\n", sub.id)
+		fmt.Fprintf(&w, "   Sub-topology: %d%s\n", sub.id, map[bool]string{true: " for global store (will not generate tasks)"}[sub.global])
 		for i := range sub.nodes {
 			sub.describe(&w, &sub.nodes[i])
 		}

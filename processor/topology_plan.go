@@ -51,19 +51,48 @@ func (b *Built) ShapeHash() uint64 { return b.shape }
 
 // SourceTopics are the topics from outside that the application reads, sorted. They must exist.
 func (b *Built) SourceTopics() []string {
-	return b.topics(func(s sourceTopic) bool { return s.repartition == "" })
+	return b.topics(func(sub *subtopology, s sourceTopic) bool { return s.repartition == "" && !sub.global })
+}
+
+// GlobalTopics are the topics of global stores, sorted. They must exist.
+func (b *Built) GlobalTopics() []string {
+	return b.topics(func(sub *subtopology, _ sourceTopic) bool { return sub.global })
+}
+
+// FedTopics are the topics that stand in for a changelog, sorted.
+func (b *Built) FedTopics() []string {
+	var topics []string
+	for _, s := range b.stores {
+		if s.source != "" {
+			topics = append(topics, s.source)
+		}
+	}
+	slices.Sort(topics)
+	return slices.Compact(topics)
+}
+
+// GlobalTasks are the ids under which the copies of global stores lie in the state directory: that of their sub-topology,
+// which has no tasks of its own, and partition 0.
+func (b *Built) GlobalTasks() []store.TaskID {
+	var ids []store.TaskID
+	for _, sub := range b.subs {
+		if sub.global {
+			ids = append(ids, store.TaskID{Subtopology: sub.id})
+		}
+	}
+	return ids
 }
 
 // RepartitionTopics are the internal topics that the application reads and writes, sorted.
 func (b *Built) RepartitionTopics() []string {
-	return b.topics(func(s sourceTopic) bool { return s.repartition != "" })
+	return b.topics(func(_ *subtopology, s sourceTopic) bool { return s.repartition != "" })
 }
 
-func (b *Built) topics(want func(sourceTopic) bool) []string {
+func (b *Built) topics(want func(*subtopology, sourceTopic) bool) []string {
 	var topics []string
 	for _, sub := range b.subs {
 		for _, s := range sub.sources {
-			if want(s) {
+			if want(sub, s) {
 				topics = append(topics, s.topic)
 			}
 		}
@@ -112,7 +141,7 @@ func (b *Built) StoreSpecs(subtopology int32) []store.Spec {
 // not agree on the number of partitions.
 func (b *Built) Plan(partitions map[string]int32) (*Plan, error) {
 	var errs []error
-	for _, topic := range b.SourceTopics() {
+	for _, topic := range append(b.SourceTopics(), b.GlobalTopics()...) {
 		if partitions[topic] <= 0 {
 			errs = append(errs, &TopologyError{
 				Kind:   "topology",
@@ -132,6 +161,10 @@ func (b *Built) Plan(partitions map[string]int32) (*Plan, error) {
 	}
 	p := &Plan{}
 	for _, sub := range b.subs {
+		if sub.global {
+			p.Stores = append(p.Stores, sub.stores[0].globalInfo())
+			continue
+		}
 		tasks := sub.tasks(counts)
 		p.Tasks = append(p.Tasks, tasks...)
 		for _, s := range sub.sources {
@@ -158,6 +191,15 @@ func (b *Built) Plan(partitions map[string]int32) (*Plan, error) {
 	slices.SortFunc(p.Changelogs, byTopic)
 	slices.SortFunc(p.Stores, func(x, y router.StoreInfo) int { return cmp.Compare(x.Name, y.Name) })
 	return p, nil
+}
+
+// globalInfo is what callers need to know of a global store: it has one partition, which is on every instance.
+func (s *builtStore) globalInfo() router.StoreInfo {
+	return router.StoreInfo{
+		Name: s.spec.Name, Kind: s.spec.Kind, Subtopology: s.sub.id, Partitions: 1, Global: true, SourceTopic: s.source,
+		KeyFormat: s.spec.KeyFormat, ValueFormat: s.spec.ValueFormat,
+		Retention: s.spec.Retention, WindowSize: s.spec.WindowSize,
+	}
 }
 
 // tasks makes one task per partition up to the largest source topic.

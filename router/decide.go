@@ -117,7 +117,7 @@ func Decide(s *Snapshot, q Query) Route {
 
 	switch {
 	case tried(q.Tried, q.Self):
-	case q.Held == store.RoleActive, owned && q.Self != "" && owner.Instance == q.Self:
+	case q.Held == store.RoleActive, owned && q.Self != "" && (t.global || owner.Instance == q.Self):
 		r.Verdict = Local
 		return r
 	case q.Held == store.RoleStandby && q.Origin == OriginPeer && standbysMay(&q):
@@ -167,6 +167,9 @@ func candidates(t *task, q *Query) []Replica {
 		n := 0
 		if _, ok := t.active(); ok {
 			n = 1
+		}
+		if t.global {
+			n = len(all)
 		}
 		all = all[:n:n]
 	}

@@ -37,8 +37,10 @@ type storeIndex struct {
 	tasks []task
 }
 
-// task holds the copies of one task. Invariant: at most one is active, and it is the first.
+// task holds the copies of one task. Invariant: at most one is active, and it is the first; all are when it is global.
 type task struct {
+	// global: the whole of a global store, which every instance has.
+	global bool
 	replicas []Replica
 	movingTo string // the instance that will be the owner; "" when the task stays
 	silent   bool   // a copy has no endpoint
@@ -170,6 +172,10 @@ func (s *Snapshot) index() {
 	bySub := make(map[int32][]task)
 	for i := range s.stores {
 		info := s.stores[i]
+		if info.Global {
+			s.byName[info.Name] = &storeIndex{info: info, tasks: []task{everywhere(s.instances)}}
+			continue
+		}
 		tasks, ok := bySub[info.Subtopology]
 		if !ok {
 			tasks = make([]task, info.Partitions)
@@ -204,6 +210,19 @@ func (s *Snapshot) index() {
 		}
 	}
 	slices.SortFunc(s.missing, store.TaskID.Compare)
+}
+
+// everywhere is the one partition of a global store: every instance is as good as any other.
+func everywhere(instances []Instance) task {
+	t := task{global: true}
+	for i := range instances {
+		in := &instances[i]
+		t.silent = t.silent || in.Endpoint == ""
+		t.replicas = append(t.replicas, Replica{
+			Instance: in.ID, Incarnation: in.Incarnation, Endpoint: in.Endpoint, Rack: in.Rack, Role: store.RoleActive,
+		})
+	}
+	return t
 }
 
 func cloneInstances(in []Instance) []Instance {

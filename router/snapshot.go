@@ -34,6 +34,8 @@ type StoreInfo struct {
 	KeyFormat, ValueFormat string
 	// SourceTopic is the topic whose partitioning the store follows.
 	SourceTopic string
+	// Global says that every instance holds the whole store: it has one partition, 0, and whoever is asked answers.
+	Global bool
 	// Retention and WindowSize: see [store.Spec]. 0 where the kind has none.
 	Retention, WindowSize time.Duration
 }

@@ -54,6 +54,10 @@ func (v *validator) stores(stores []StoreInfo) {
 			v.add("store %s: %d partitions: want > 0", st.Name, st.Partitions)
 			continue
 		}
+		if st.Global && st.Partitions != 1 {
+			v.add("store %s: a global store with %d partitions: want 1", st.Name, st.Partitions)
+			continue
+		}
 		if n, ok := v.counts[st.Subtopology]; ok && n != st.Partitions {
 			v.add("store %s: %d partitions, others of sub-topology %d have %d", st.Name, st.Partitions, st.Subtopology, n)
 			continue

@@ -93,6 +93,7 @@ func survey(in []byte, from store.Offset) (next store.Offset, epoch int32, err e
 // chunk is what one fetch brought for one partition.
 type chunk struct {
 	from    store.Offset // records before it were applied already
+	until   store.Offset // records from here on are none of the reader's; 0: there is no such offset
 	raw     []byte
 	aborted []kmsg.FetchResponseTopicPartitionAbortedTransaction
 }
@@ -107,9 +108,20 @@ type counts struct {
 type decoder struct {
 	inflate kgo.Decompressor
 	changes []store.Change
+	// whole: records are wanted as they are, so places has, for each change, what a change has not. records is the buffer in
+	// which they are handed on.
+	whole   bool
+	places  []place
+	records []Record
 	// inflated holds the buffers that changes point into, free those that may be used again.
 	inflated, free [][]byte
 	inflatedBytes  int
+}
+
+// place is what a record has beyond a change.
+type place struct {
+	offset  store.Offset
+	headers []byte // not read yet
 }
 
 // How much a decoder collects before it hands changes on. Larger runs gain nothing, smaller ones cost calls.
@@ -169,7 +181,7 @@ func (d *decoder) decode(c chunk, apply func([]store.Change) error) (n counts, e
 		if aborted.hides(&b) {
 			continue
 		}
-		skipped, err := d.batch(&b, c.from)
+		skipped, err := d.batch(&b, c.from, c.until)
 		if err != nil {
 			return n, fmt.Errorf("batch at offset %d: %w", b.first, err)
 		}
@@ -183,7 +195,7 @@ func (d *decoder) decode(c chunk, apply func([]store.Change) error) (n counts, e
 }
 
 // batch appends the changes of one batch.
-func (d *decoder) batch(b *batch, from store.Offset) (skipped int64, err error) {
+func (d *decoder) batch(b *batch, from, until store.Offset) (skipped int64, err error) {
 	in := b.records()
 	if codec := kgo.CompressionCodecType(b.attributes & attrCodec); codec != kgo.CodecNone {
 		if in, err = d.inflate.Decompress(in, codec); err != nil {
@@ -199,13 +211,15 @@ func (d *decoder) batch(b *batch, from store.Offset) (skipped int64, err error) 
 		}
 		rec := in[used : used+int(size)]
 		in = in[used+int(size):]
-		delta, change, ok := record(rec)
+		delta, change, headers, ok := record(rec)
 		if !ok {
 			return 0, fmt.Errorf("record %d of %d is malformed", i, b.count)
 		}
 		switch {
-		case b.first+delta < from:
+		case b.first+delta < from || until > 0 && b.first+delta >= until:
 			continue
+		case d.whole:
+			d.places = append(d.places, place{offset: b.first + delta, headers: headers})
 		case change.Key == nil:
 			skipped++
 			continue
@@ -221,27 +235,27 @@ func (d *decoder) batch(b *batch, from store.Offset) (skipped int64, err error) 
 }
 
 // record reads one record; the timestamp is relative to the batch's. Headers are not looked at.
-func record(in []byte) (offsetDelta store.Offset, c store.Change, ok bool) {
+func record(in []byte) (offsetDelta store.Offset, c store.Change, headers []byte, ok bool) {
 	if len(in) < 1 {
-		return 0, c, false
+		return 0, c, nil, false
 	}
 	in = in[1:] // attributes, unused
 	time, n := binary.Varint(in)
 	if n <= 0 {
-		return 0, c, false
+		return 0, c, nil, false
 	}
 	in = in[n:]
 	delta, n := binary.Varint(in)
 	if n <= 0 {
-		return 0, c, false
+		return 0, c, nil, false
 	}
 	in = in[n:]
 	key, in, ok := nullable(in)
 	if !ok {
-		return 0, c, false
+		return 0, c, nil, false
 	}
-	value, _, ok := nullable(in)
-	return store.Offset(delta), store.Change{Key: key, Value: value, Timestamp: time}, ok
+	value, headers, ok := nullable(in)
+	return store.Offset(delta), store.Change{Key: key, Value: value, Timestamp: time}, headers, ok
 }
 
 // nullable reads bytes with a length before them: -1 is null, 0 is empty.
@@ -271,6 +285,8 @@ func (d *decoder) flush(n *counts, apply func([]store.Change) error) error {
 func (d *decoder) reset() {
 	clear(d.changes)
 	d.changes = d.changes[:0]
+	clear(d.places)
+	d.places = d.places[:0]
 	d.free = append(d.free, d.inflated...)
 	clear(d.inflated)
 	d.inflated = d.inflated[:0]
@@ -319,6 +335,6 @@ func isAbort(records []byte) bool {
 	if n <= 0 || size < 0 || int64(len(records)-n) < size {
 		return false
 	}
-	_, c, ok := record(records[n : n+int(size)])
+	_, c, _, ok := record(records[n : n+int(size)])
 	return ok && len(c.Key) >= 4 && binary.BigEndian.Uint16(c.Key[2:]) == 0
 }

@@ -142,6 +142,10 @@ type Changelog struct {
 	// Retention is the topic's delete.retention.ms. A copy that is older, and behind, is rebuilt: it may hold keys whose
 	// deletion the log no longer shows. 0: unknown, not checked.
 	Retention time.Duration
+	// Replay is set when the log is a source topic, an input of the task: it takes the records instead of Task.Restore, and
+	// makes of them in the store what processing did. The bound is the input's committed offset then, and not the end of the
+	// log: what lies beyond has still to be processed.
+	Replay func([]Record) error
 }
 
 // Result says where the task stands: what it is restored to, and where its inputs go on.
@@ -154,6 +158,11 @@ type Result struct {
 	StreamTime int64
 	// Position of the inputs that the state reflects.
 	Position store.Position
+	// Exact holds, per store that was restored from a source topic, the offset that processing must reach before the store
+	// is a state that ever was: the topic may be compacted, and a value from before the committed offset be gone because
+	// there is a newer one behind it. Stores that are one already are left out. While it is not empty, the copy is marked as
+	// restoring.
+	Exact map[store.Name]store.Offset
 	// Rebuilt says why the local copy was dropped; empty when it was not.
 	Rebuilt string
 	// Records that were read from the changelogs.

@@ -42,6 +42,8 @@ type stream struct {
 	partition int32
 	bound     store.Offset
 	out       chan<- event
+	// cut: nothing from the bound on is handed over.
+	cut bool
 
 	// mu of the Restorer guards:
 	state       streamState
@@ -100,6 +102,10 @@ func (s *stream) advanced(p *kmsg.FetchResponseTopicPartition, first bool, now t
 		e = event{
 			s: s, next: next, epoch: epoch, held: int64(len(p.RecordBatches)), last: next >= s.bound,
 			chunk: chunk{from: s.next, raw: p.RecordBatches, aborted: p.AbortedTransactions},
+		}
+		if s.cut {
+			next = min(next, s.bound)
+			e.next, e.chunk.until = next, s.bound
 		}
 		s.next, s.blockedSince = next, time.Time{}
 		s.pending++

@@ -131,6 +131,19 @@ type restored struct {
 	log             Changelog
 	facts           logFacts
 	from, next, end store.Offset
+	// exact is how far a source topic must be processed; see Result.Exact. 0: the store is exact.
+	exact store.Offset
+	// high is the end of a source topic, of which facts.end is only the part that was processed.
+	high store.Offset
+}
+
+// cutAt is the bound of a store that is fed from an input: where the group stands. Nothing was processed when the group has
+// no offset; a log that starts above it has lost what was between, which is reported where the input goes on.
+func cutAt(c Committed, f logFacts) store.Offset {
+	if !c.Exists {
+		return f.begin
+	}
+	return max(f.begin, min(c.Next, f.end))
 }
 
 func newJob(r *Restorer, req Request) *job {
@@ -182,6 +195,10 @@ func (j *job) attempt(ctx context.Context) (Result, error) {
 	}
 	for _, s := range j.stores {
 		s.facts = facts[s.log.Topic]
+		if s.log.Replay != nil {
+			s.high = s.facts.end
+			s.facts.end = cutAt(inputs[store.TopicPartition{Topic: s.log.Topic, Partition: j.partition()}], s.facts)
+		}
 	}
 	if err := j.plan(ctx); err != nil {
 		return Result{}, err
@@ -212,6 +229,7 @@ func (j *job) plan(ctx context.Context) error {
 				reason = fmt.Sprintf("changelog %s-%d: %s", s.log.Topic, j.partition(), v.reason)
 			}
 			s.from, s.next, s.end = v.from, v.from, s.facts.end
+			s.exact = s.needs(have)
 			j.cp.Changelogs[s.name] = store.LogPosition{TopicID: s.facts.id, LeaderEpoch: j.epoch(s, have), Next: v.from}
 		}
 		if reason == "" {
@@ -224,6 +242,19 @@ func (j *job) plan(ctx context.Context) error {
 			return err
 		}
 		have = j.req.Task.Checkpoint()
+	}
+}
+
+// needs says how far a store that is fed from a source topic must be processed to be a state that was. A copy that stands at
+// the committed offset is one, unless it was on its way to that when it was left; so is one that has read the whole log.
+func (s *restored) needs(have store.Checkpoint) store.Offset {
+	switch {
+	case s.log.Replay == nil, s.end >= s.high:
+		return 0
+	case s.from == s.end && (s.end == s.facts.begin || !have.Restoring):
+		return 0
+	default:
+		return s.high
 	}
 }
 
@@ -280,6 +311,7 @@ func (j *job) read(ctx context.Context) error {
 		}
 		st := &stream{
 			store: s.name, topic: s.log.Topic, id: s.facts.id, partition: int32(j.partition()), bound: s.end, next: s.next,
+			cut: s.log.Replay != nil,
 		}
 		streams = append(streams, st)
 		byStream[st] = s
@@ -334,7 +366,13 @@ func (j *job) apply(ctx context.Context, s *restored, e event) error {
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
-		n, err := d.decode(e.chunk, func(changes []store.Change) error { return j.req.Task.Restore(s.name, changes) })
+		var n counts
+		var err error
+		if s.log.Replay != nil {
+			n, err = d.decodeRecords(e.chunk, j.partition(), s.log.Replay)
+		} else {
+			n, err = d.decode(e.chunk, func(changes []store.Change) error { return j.req.Task.Restore(s.name, changes) })
+		}
 		j.r.decoders <- d
 		j.records += n.records
 		j.r.metrics.read(n, e.held)
@@ -404,7 +442,16 @@ func (j *job) finish(ctx context.Context, inputs map[store.TopicPartition]Commit
 		res.Sequence = have.Sequence
 	}
 	cp.Sequence, cp.StreamTime, cp.Position = res.Sequence, res.StreamTime, res.Position.Clone()
-	cp.WallTime, cp.Restoring = at.UnixMilli(), false
+	for _, s := range j.stores {
+		if s.exact == 0 {
+			continue
+		}
+		if res.Exact == nil {
+			res.Exact = make(map[store.Name]store.Offset)
+		}
+		res.Exact[s.name] = s.exact
+	}
+	cp.WallTime, cp.Restoring = at.UnixMilli(), len(res.Exact) > 0
 	j.req.Task.Commit(cp)
 	return res
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -22,6 +23,43 @@ type Info struct {
 	// DeleteRetention is the topic's delete.retention.ms: for how long after it was cleaned a compacted log still shows
 	// a deletion. A copy that has not followed the log for longer may hold what was deleted since. 0 from Describe.
 	DeleteRetention time.Duration
+}
+
+// DescribeLogs is Describe with the settings, for topics that stand in for a changelog: what a store is rebuilt from must
+// keep the last record of each key. *MismatchError for each that deletes by time or by size.
+func DescribeLogs(ctx context.Context, adm *kadm.Client, topics []string) (map[string]Info, error) {
+	infos, err := Describe(ctx, adm, topics)
+	if err != nil || len(topics) == 0 {
+		return infos, err
+	}
+	configs, err := settings(ctx, adm, topics, infos)
+	if err != nil {
+		return nil, err
+	}
+	var errs []error
+	for _, topic := range topics {
+		if deletes := deletion(configs[topic]); deletes != "" {
+			errs = append(errs, &MismatchError{
+				Topic: topic, Setting: "cleanup.policy", Have: deletes, Want: "compact, or no limit of time and size",
+				Fix: "a store whose changelog it is would lack, when it is rebuilt, what was deleted: set cleanup.policy=compact, or " +
+					"retention.ms=-1 and retention.bytes=-1",
+			})
+		}
+	}
+	return infos, errors.Join(errs...)
+}
+
+// deletion is the setting by which a topic loses records that nothing has replaced; empty when it does not.
+func deletion(config map[string]string) string {
+	if !strings.Contains(config["cleanup.policy"], "delete") {
+		return ""
+	}
+	for _, limit := range []string{"retention.ms", "retention.bytes"} {
+		if n, err := strconv.ParseInt(config[limit], 10, 64); err == nil && n >= 0 {
+			return config["cleanup.policy"] + " with " + limit + "=" + config[limit]
+		}
+	}
+	return ""
 }
 
 // Describe returns what each topic is like. *MissingError names every one that does not exist, at once; *RequestError
