@@ -33,16 +33,18 @@ type PartitionCount struct {
 // Count estimates the number of rows of a store, over all partitions or the one of [InPartition]. Owners are asked side
 // by side.
 func (c *Client) Count(ctx context.Context, name store.Name, opts ...Option) (Count, error) {
-	return c.count(ctx, name, false, opts)
+	return c.count(ctx, &statemeshv1.CountRequest{Store: string(name)}, opts)
 }
 
 // CountExact counts every row: each partition's at its own commit, as costly as a scan, and within its limits. Versioned
 // stores refuse it.
 func (c *Client) CountExact(ctx context.Context, name store.Name, opts ...Option) (Count, error) {
-	return c.count(ctx, name, true, opts)
+	return c.count(ctx, &statemeshv1.CountRequest{Store: string(name), Exact: true}, opts)
 }
 
-func (c *Client) count(ctx context.Context, name store.Name, exact bool, opts []Option) (Count, error) {
+// count asks what says for all partitions that are wanted.
+func (c *Client) count(ctx context.Context, what *statemeshv1.CountRequest, opts []Option) (Count, error) {
+	name := store.Name(what.GetStore())
 	o := gather(opts)
 	var mu sync.Mutex // guards what follows
 	var out Count
@@ -66,7 +68,7 @@ func (c *Client) count(ctx context.Context, name store.Name, exact bool, opts []
 	send := func(ctx context.Context, q statemeshv1.QueryServiceClient, parts []store.Partition) error {
 		sent := time.Now()
 		resp, err := q.Count(ctx, &statemeshv1.CountRequest{
-			Store: string(name), Partitions: toInt32(parts), Options: o.proto(name), Exact: exact,
+			Store: string(name), Partitions: toInt32(parts), Options: o.proto(name), Exact: what.GetExact(),
 		})
 		if err != nil {
 			return err
@@ -80,7 +82,7 @@ func (c *Client) count(ctx context.Context, name store.Name, exact bool, opts []
 				return err
 			}
 		}
-		if exact && resp.ExactCount == nil {
+		if what.GetExact() && resp.ExactCount == nil {
 			return fmt.Errorf("%w: no exact count", wire.ErrMalformed)
 		}
 		mu.Lock()

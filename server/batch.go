@@ -64,7 +64,7 @@ func (q *queryService) BatchGet(ctx context.Context, req *statemeshv1.BatchGetRe
 	}
 	if rd.typed() {
 		for _, r := range b.results {
-			if r.Value == nil {
+			if r.GetValue() == nil {
 				continue
 			}
 			if err := rd.typeValue(store.Partition(r.GetPartition()), r.GetValue()); err != nil {

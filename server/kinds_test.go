@@ -330,8 +330,13 @@ func (w *world) checkScans(t *testing.T, at string, reverse bool) {
 	switch fam {
 	case windows:
 		for _, s := range []store.WindowScan{
-			{To: 10}, {From: 1, To: 1010}, {From: 5, To: 4}, {From: math.MaxInt64 - 3, To: math.MaxInt64}, {Key: key, To: math.MaxInt64},
-			{Key: key, From: 10, To: 10}, {KeyFrom: key, From: 1000, To: 2000},
+			{To: 10},
+			{From: 1, To: 1010},
+			{From: 5, To: 4},
+			{From: math.MaxInt64 - 3, To: math.MaxInt64},
+			{Key: key, To: math.MaxInt64},
+			{Key: key, From: 10, To: 10},
+			{KeyFrom: key, From: 1000, To: 2000},
 		} {
 			run(func(r *statemeshv1.ScanRequest) {
 				r.Selection = &statemeshv1.ScanRequest_Windows{Windows: wire.FromWindowSelection(&s)}
@@ -341,9 +346,12 @@ func (w *world) checkScans(t *testing.T, at string, reverse bool) {
 	case sessions:
 		const open = math.MaxInt64
 		for _, s := range []store.SessionScan{
-			{EarliestEnd: 150, LatestEnd: open, LatestStart: 110}, {EarliestEnd: 1, LatestEnd: 30, LatestStart: open},
-			{Key: key, LatestEnd: open, LatestStart: open}, {Key: key, EarliestEnd: 140, LatestEnd: 160, LatestStart: 200},
-			{KeyTo: key, LatestEnd: 0, LatestStart: 0}, {EarliestEnd: 9, LatestEnd: 3, LatestStart: open},
+			{EarliestEnd: 150, LatestEnd: open, LatestStart: 110},
+			{EarliestEnd: 1, LatestEnd: 30, LatestStart: open},
+			{Key: key, LatestEnd: open, LatestStart: open},
+			{Key: key, EarliestEnd: 140, LatestEnd: 160, LatestStart: 200},
+			{KeyTo: key, LatestEnd: 0, LatestStart: 0},
+			{EarliestEnd: 9, LatestEnd: 3, LatestStart: open},
 		} {
 			run(func(r *statemeshv1.ScanRequest) {
 				r.Selection = &statemeshv1.ScanRequest_Sessions{Sessions: wire.FromSessionSelection(&s)}

@@ -69,7 +69,8 @@ func TestAnswerBothWays(t *testing.T) {
 	t.Parallel()
 	want := Answer{
 		Partition: 5, Epoch: 9, Instance: "a", Endpoint: "h:1",
-		Facts: store.Facts{Role: store.RoleActive, Sequence: 3, Age: 17 * time.Nanosecond, Position: store.Position{"x": {1: 2, 0: 9}, "w": {1: 0}},
+		Facts: store.Facts{
+			Role: store.RoleActive, Sequence: 3, Age: 17 * time.Nanosecond, Position: store.Position{"x": {1: 2, 0: 9}, "w": {1: 0}},
 			Token:     store.Token{Cuts: map[store.Partition]store.Cut{5: {TopicID: [16]byte{7}, Next: 12}}},
 			Isolation: store.ReadUncommitted,
 		},

@@ -35,6 +35,7 @@ var kindSpecs = []store.Spec{
 		KeyFormat: "string", ValueFormat: "int64",
 	},
 	{Name: "visits", Kind: store.KindSession, Retention: 48 * time.Hour, KeyFormat: "string", ValueFormat: "int64"},
+	{Name: "prices", Kind: store.KindVersioned, Retention: 48 * time.Hour, KeyFormat: "string", ValueFormat: "int64"},
 }
 
 // Read makes it the Stores of its server.
@@ -67,6 +68,12 @@ func (r *kindReading) Facts() store.Facts {
 
 // startInstance serves the stores of kindSpecs with what fill writes into the tasks.
 func startInstance(t *testing.T, fill func(in *instance)) *instance {
+	t.Helper()
+	return startLimited(t, 0, fill)
+}
+
+// startLimited is startInstance with a limit of rows in one stream; 0: the default.
+func startLimited(t *testing.T, maxScanRows int64, fill func(in *instance)) *instance {
 	t.Helper()
 	stores, err := layered.Open(t.Context(), layered.Config{Dir: filepath.Join(t.TempDir(), "state"), MoveInterval: time.Hour})
 	if err != nil {
@@ -111,6 +118,7 @@ func startInstance(t *testing.T, fill func(in *instance)) *instance {
 	pool := client.NewPool(client.PoolConfig{})
 	srv, err := server.New(server.Config{
 		Application: "kinds", Instance: "a", Endpoint: in.endpoint, Listener: lis, DefaultMaxStaleness: server.DefaultMaxStaleness,
+		MaxScanRows: maxScanRows,
 	}, server.Deps{Stores: in, Peers: pool, Table: table})
 	if err != nil {
 		t.Fatal(err)
@@ -149,7 +157,8 @@ func airports(t *testing.T) func(*instance) {
 			kv, err1 := task.KeyValue("latest")
 			windows, err2 := task.Window("per-hour")
 			sessions, err3 := task.Session("visits")
-			for _, err := range []error{err1, err2, err3} {
+			versions, err4 := task.Versioned("prices")
+			for _, err := range []error{err1, err2, err3, err4} {
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -160,6 +169,10 @@ func airports(t *testing.T) func(*instance) {
 			}
 			for h := 5; h < 8; h++ {
 				put = append(put, windows.Put(key, hour(h).UnixMilli(), store.Value{Data: number(int64(10*i + h)), Timestamp: hour(h).UnixMilli() + 7}))
+			}
+			for h, n := range map[int]int64{5: 100, 7: 120} {
+				_, err := versions.Put(key, store.Value{Data: number(n + int64(i)), Timestamp: hour(h).UnixMilli()})
+				put = append(put, err)
 			}
 			for _, err := range put {
 				if err != nil {
@@ -213,11 +226,24 @@ func TestKindCommands(t *testing.T) {
 		{"sessions visits JFK", exitOK, "JFK 2013-01-01T05:00:00Z 2013-01-01T06:00:00.001Z 9 " + p("JFK")},
 		{"sessions visits --from 2013-01-01T06:00:00Z -n 1 -o json", exitOK, `{"key":"ATL","start":"2013-01-01T05:00:00Z","end":"2013-01-01T06:00:00.001Z","value":9,"partition":`},
 		{"sessions visits --from 2013-01-01T07:00:00Z", exitOK, ""},
+		{"get prices JFK", exitOK, "121"},
+		{"get prices JFK -o json", exitOK, `{"key":"JFK","found":true,"start":"2013-01-01T07:00:00Z","value":121,`},
+		{"as-of prices JFK 2013-01-01T06:59:59.999Z", exitOK, "101"},
+		{"as-of prices JFK 2013-01-01T05:30:00Z -o json", exitOK, `{"key":"JFK","found":true,"start":"2013-01-01T05:00:00Z","end":"2013-01-01T07:00:00Z","value":101,`},
+		{"as-of prices JFK 2013-01-01T04:00:00Z", exitNotFound, "key not found"},
+		{"history prices JFK", exitOK, "JFK 2013-01-01T05:00:00Z 2013-01-01T07:00:00Z 101 " + p("JFK") + "\nJFK 2013-01-01T07:00:00Z - 121 " + p("JFK")},
+		{"history prices JFK --reverse -n 1", exitOK, "JFK 2013-01-01T07:00:00Z - 121 " + p("JFK")},
+		{"history prices JFK --to 2013-01-01T06:00:00Z -o json", exitOK, `{"key":"JFK","start":"2013-01-01T05:00:00Z","end":"2013-01-01T07:00:00Z","value":101,"timestamp":1357016400000,"partition":`},
+		{"multi-get prices JFK LAX", exitOK, "JFK 121 " + p("JFK") + " ACTIVE"},
+		{"count prices", exitOK, "3"},
+		{"count prices --exact", exitUsage, "it answers: get, multi-get, as-of, history, count without --exact"},
+		{"scan prices", exitUsage, "it answers: get,"},
 		{"count per-hour --exact", exitOK, "9"},
 		{"count per-hour --exact -o json", exitOK, `{"store":"per-hour","rows":9,"exact":true}`},
 		{"count visits", exitOK, "3"},
 		{"stores", exitOK, "latest timestamped-key-value 3 string int64 - - flights\n" +
-			"per-hour timestamped-window 3 string int64 1h0m0s 48h0m0s flights\nvisits session 3 string int64 - 48h0m0s flights"},
+			"per-hour timestamped-window 3 string int64 1h0m0s 48h0m0s flights\n" +
+			"prices versioned 3 string int64 - 48h0m0s flights\nvisits session 3 string int64 - 48h0m0s flights"},
 		{"get latest JFK -o json", exitOK, `{"key":"JFK","found":true,"value":1,`},
 		{"get latest JFK --at-least x", exitUsage, "--at-least: no token"},
 		{"get latest JFK --at-least eA==", exitUsage, "no token of this version"},
@@ -273,5 +299,26 @@ func TestDescribe(t *testing.T) {
 	code, stdout, stderr := in.run(t, "describe per-hour -o json")
 	if code != exitOK || strings.Count(stdout, "\n") != kindPartitions || strings.Count(stdout, in.endpoint) != kindPartitions || !strings.Contains(stdout, `"approximate_rows":`) {
 		t.Errorf("exit %d: %s%s", code, stdout, stderr)
+	}
+}
+
+// A server that ends each stream after one row, so that every row but the first is read behind a token, shows the same rows:
+// the real stores go on behind their own cursors.
+func TestEveryRowBehindAToken(t *testing.T) {
+	t.Parallel()
+	whole, cut := startInstance(t, airports(t)), startLimited(t, 1, airports(t))
+	for _, line := range []string{
+		"scan latest", "scan per-hour", "scan per-hour --from B --time-from 2013-01-01T06:00:00Z", "fetch per-hour JFK", "scan visits",
+		"sessions visits ORD", "history prices JFK", "history prices ATL --from 2013-01-01T06:00:00Z",
+	} {
+		for _, reverse := range []string{"", " --reverse"} {
+			code, want, stderr := whole.run(t, line+reverse)
+			if code != exitOK || want == "" {
+				t.Fatalf("%s: exit %d: %s%s", line, code, want, stderr)
+			}
+			if code, got, stderr := cut.run(t, line+reverse); code != exitOK || got != want {
+				t.Errorf("%s%s: exit %d\n%s%swant\n%s", line, reverse, code, got, stderr, want)
+			}
+		}
 	}
 }
