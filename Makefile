@@ -27,7 +27,8 @@ TAGS        := invariants
 # Simulation: every *_sim_test.go, SEEDS schedules of faults each.
 SEEDS       ?= 20
 SEED        ?= 1
-# Chaos: how long the processes are killed and paused; the seed of the schedule, 0 for a new one.
+# Fuzzing: how long each target runs. Chaos: how long the processes are killed and paused; the seed of the schedule, 0 for a new one.
+FUZZ        ?= 30s
 CHAOS       ?= 60s
 CHAOS_SEED  ?= 0
 CHAOS_BROKER ?= true
@@ -61,6 +62,10 @@ sim: ## Run the simulations: SEEDS=n schedules of faults, from SEED=s (a failure
 	$(GO) test -tags '$(TAGS)' -run Sim -timeout 80m ./processor -seeds=$(SEEDS) -seed=$(SEED)
 	$(GO) test -tags '$(TAGS)' -run Sim -timeout 40m ./processor/internal/group -seeds=$(SEEDS) -seed=$(SEED)
 	$(GO) test -tags '$(TAGS)' -timeout 40m -count=3 ./processor/internal/restore ./processor/internal/topics ./router/...
+
+.PHONY: fuzz
+fuzz: ## Fuzz every target for FUZZ (30s)
+	GO='$(GO)' .ci/fuzz $(FUZZ)
 
 .PHONY: kafka-fetch
 kafka-fetch: .kafka/libs ## Fetch a real Kafka broker's jars into .kafka (needs Java 17 and Maven)
