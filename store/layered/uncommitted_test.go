@@ -8,6 +8,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/statemesh/statemesh/store"
 	"github.com/statemesh/statemesh/store/layered"
@@ -221,5 +222,105 @@ func del(t *testing.T, task *layered.Task, name store.Name, key string) {
 	t.Helper()
 	if _, _, err := kv(t, task, name).Delete([]byte(key)); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// TestUncommittedKinds: every kind of read sees the overlay that is shown, and every one ends with an error once it is
+// rolled back (CA-08).
+func TestUncommittedKinds(t *testing.T) {
+	t.Parallel()
+	s := openStores(t, layered.Config{Dir: t.TempDir()})
+	specs := []store.Spec{
+		{Name: "k", Kind: store.KindKeyValue},
+		{Name: "w", Kind: store.KindWindow, Retention: time.Minute, WindowSize: time.Second},
+		{Name: "d", Kind: store.KindWindow, Retention: time.Minute, WindowSize: time.Second, RetainDuplicates: true},
+		{Name: "s", Kind: store.KindSession, Retention: time.Minute},
+		{Name: "v", Kind: store.KindVersioned, Retention: time.Minute},
+		{Name: "m", Kind: store.KindTimestampedKeyValue, InMemory: true},
+	}
+	task := openTask(t, s, task0, specs...)
+	task.Commit(checkpoint(0, "k", "w", "d", "s", "v", "m"))
+	key, value := []byte("key"), store.Value{Data: []byte("1"), Timestamp: 5}
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, name := range []store.Name{"k", "m"} {
+		must(kv(t, task, name).Put(key, value))
+	}
+	for _, name := range []store.Name{"w", "d"} {
+		w, err := task.Window(name)
+		must(err)
+		must(w.Put(key, 5, value))
+	}
+	ses, err := task.Session("s")
+	must(err)
+	must(ses.Put(key, 5, 7, value))
+	vers, err := task.Versioned("v")
+	must(err)
+	_, err = vers.Put(key, value)
+	must(err)
+	task.ShowNow(at(1))
+
+	snap, ctx := uncommitted(t, task), t.Context()
+	k, err := snap.KeyValue("k")
+	must(err)
+	m, err := snap.KeyValue("m")
+	must(err)
+	w, err := snap.Windows("w")
+	must(err)
+	d, err := snap.Windows("d")
+	must(err)
+	r, err := snap.Sessions("s")
+	must(err)
+	v, err := snap.Versions("v")
+	must(err)
+	gets := map[string]func() error{
+		"get":           func() error { _, err := k.Get(ctx, key); return err },
+		"get in memory": func() error { _, err := m.Get(ctx, key); return err },
+		"multi-get":     func() error { _, _, err := k.GetMany(ctx, [][]byte{key}); return err },
+		"fetch":         func() error { _, err := w.Fetch(ctx, key, 5); return err },
+		"duplicates":    func() error { _, err := d.Fetch(ctx, key, 5); return err },
+		"session":       func() error { _, err := r.Fetch(ctx, key, 5, 7); return err },
+		"latest":        func() error { _, err := v.Get(ctx, key); return err },
+		"as of":         func() error { _, err := v.GetAsOf(ctx, key, 6); return err },
+	}
+	scans := map[string]func() (store.Iterator, error){
+		"scan":       func() (store.Iterator, error) { return k.Scan(ctx, store.Scan{}) },
+		"reverse":    func() (store.Iterator, error) { return m.Scan(ctx, store.Scan{Reverse: true}) },
+		"windows":    func() (store.Iterator, error) { return w.Scan(ctx, store.WindowScan{To: 10}) },
+		"duplicates": func() (store.Iterator, error) { return d.Scan(ctx, store.WindowScan{Key: key, To: 10}) },
+		"sessions":   func() (store.Iterator, error) { return r.Scan(ctx, store.SessionScan{LatestEnd: 10, LatestStart: 10}) },
+		"versions":   func() (store.Iterator, error) { return v.Scan(ctx, store.VersionScan{Key: key, To: 10}) },
+	}
+	for name, get := range gets {
+		if err := get(); err != nil {
+			t.Errorf("%s of the overlay: %v", name, err)
+		}
+	}
+	open := make(map[string]store.Iterator)
+	for name, scan := range scans {
+		it, err := scan()
+		must(err)
+		if !it.Next() || string(it.Entry().Data) != "1" {
+			t.Errorf("%s of the overlay: %+v, %v", name, it.Entry(), it.Err())
+		}
+		it.Close()
+		open[name], err = scan()
+		must(err)
+		defer open[name].Close()
+	}
+	task.Rollback()
+	for name, get := range gets {
+		if err := get(); !errors.Is(err, store.ErrNotReady) {
+			t.Errorf("%s after a rollback: %v", name, err)
+		}
+	}
+	for name, it := range open {
+		if it.Next() || !errors.Is(it.Err(), store.ErrNotReady) {
+			t.Errorf("%s after a rollback: %+v, %v", name, it.Entry(), it.Err())
+		}
 	}
 }
