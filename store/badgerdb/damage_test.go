@@ -86,7 +86,94 @@ func TestDamage(t *testing.T) {
 	}
 }
 
-// TestAttempts: a directory that ended the process at two openings in a row is not tried a third time.
+// TestEmptyLogs: a kill between the creation of a log and its first byte is no damage.
+func TestEmptyLogs(t *testing.T) {
+	t.Parallel()
+	opt := badgerdb.Options{Dir: filepath.Join(t.TempDir(), "db")}
+	opt.Listener.Quarantined = func(dir string) { t.Errorf("moved aside to %q", dir) }
+	db := openDB(t, opt)
+	sp, x := space(t, db)
+	move(t, db, storetest.EngineMove(sp, x, "1", map[string]string{"a": "1"}))
+	image := filepath.Join(t.TempDir(), "db")
+	if err := storetest.KillImage(opt.Dir, image); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"00077.mem", "000077.vlog"} {
+		if err := os.WriteFile(filepath.Join(image, name), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	opt.Dir = image
+	got, record := storetest.EngineContent(t, openDB(t, opt), sp, x)
+	same(t, map[string]string{"a": "1"}, got)
+	if record != "1" {
+		t.Errorf("record %q", record)
+	}
+}
+
+// TestProbe: damage of a table that makes Badger end the process is found at the next opening; a table that was never
+// finished, and so is in no manifest, is not taken for damage.
+func TestProbe(t *testing.T) {
+	t.Parallel()
+	for name, damage := range map[string]func(t *testing.T, table string) (damaged bool){
+		"cut": func(t *testing.T, table string) bool {
+			info, err := os.Stat(table)
+			if err != nil {
+				t.Fatal(err)
+			}
+			truncate(t, table, info.Size()*9/10)
+			return true
+		},
+		"footer": func(t *testing.T, table string) bool {
+			info, err := os.Stat(table)
+			if err != nil {
+				t.Fatal(err)
+			}
+			flip(t, table, info.Size()-3)
+			return true
+		},
+		"unfinished": func(t *testing.T, table string) bool {
+			b, err := os.ReadFile(table)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(filepath.Join(filepath.Dir(table), "000777.sst"), b[:len(b)/2], 0o600); err != nil {
+				t.Fatal(err)
+			}
+			return false
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			opt := badgerdb.Options{Dir: filepath.Join(t.TempDir(), "db")}
+			db := openDB(t, opt)
+			sp, x := space(t, db)
+			move(t, db, engine.Move{Space: sp, Writes: bulk(x, 0, 0, 100), Record: []byte("1")})
+			if err := db.Close(); err != nil {
+				t.Fatal(err)
+			}
+			tables, err := filepath.Glob(filepath.Join(opt.Dir, "*.sst"))
+			if err != nil || len(tables) == 0 {
+				t.Fatalf("%d tables, %v", len(tables), err)
+			}
+			want := damage(t, tables[0])
+			if err := os.WriteFile(opt.Dir+".opening", []byte("x"), 0o600); err != nil { // the attempt that it ended
+				t.Fatal(err)
+			}
+			aside := ""
+			opt.Listener.Quarantined = func(dir string) { aside = dir }
+			db = openDB(t, opt)
+			if (aside != "") != want {
+				t.Errorf("moved aside to %q", aside)
+			}
+			if n := len(db.Spaces()); (n == 0) != want {
+				t.Errorf("%d key spaces", n)
+			}
+		})
+	}
+}
+
+// TestAttempts: a directory that ended the process at five openings in a row is not tried again; fewer may have been kills.
 func TestAttempts(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "db")
@@ -99,7 +186,7 @@ func TestAttempts(t *testing.T) {
 	aside := ""
 	opt := badgerdb.Options{Dir: dir}
 	opt.Listener.Quarantined = func(dir string) { aside = dir }
-	for deaths := range 3 {
+	for deaths := range 6 {
 		if err := os.WriteFile(dir+".opening", bytes.Repeat([]byte("x"), deaths), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -110,7 +197,7 @@ func TestAttempts(t *testing.T) {
 		if err := db.Close(); err != nil {
 			t.Fatal(err)
 		}
-		if (aside != "") != (deaths == 2) {
+		if (aside != "") != (deaths == 5) {
 			t.Errorf("after %d deaths: moved aside to %q", deaths, aside)
 		}
 		if _, err := os.Stat(dir + ".opening"); !errors.Is(err, os.ErrNotExist) {
@@ -328,6 +415,19 @@ func remove(t *testing.T, name string) {
 
 func truncate(t *testing.T, name string, size int64) {
 	if err := os.Truncate(name, size); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// flip inverts one byte.
+func flip(t *testing.T, name string, at int64) {
+	t.Helper()
+	b, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b[at] ^= 0xff
+	if err := os.WriteFile(name, b, 0o600); err != nil {
 		t.Fatal(err)
 	}
 }

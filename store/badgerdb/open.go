@@ -15,8 +15,9 @@ import (
 )
 
 // maxAttempts is how often opening a directory may end the process before the directory is taken for corrupt: some
-// damage makes Badger exit where no caller can stop it.
-const maxAttempts = 2
+// damage makes Badger exit where no caller can stop it. A process that is killed while it opens, by an impatient operator
+// or a supervisor, looks the same, so it takes several in a row; what can be found before is looked for after the first.
+const maxAttempts = 5
 
 // Open opens the database in opt.Dir, or begins one, and undoes what a cut move left behind. A directory that is damaged
 // is moved aside, kept under a name that says so, and an empty one begun: the changelogs have what it held.
@@ -42,7 +43,13 @@ func Open(ctx context.Context, opt Options) (*DB, error) {
 	}
 	if attempts > maxAttempts {
 		err = fmt.Errorf("opening it ended the process %d times: %w", attempts-1, store.ErrCorrupt)
-	} else {
+	} else if attempts > 1 {
+		err = probe(opt.badger(newLogger(ctx, opt.Logger)))
+	}
+	if err == nil {
+		err = removeEmptyLogs(opt.Dir)
+	}
+	if err == nil {
 		db, err = open(ctx, opt)
 	}
 	if err == nil && begun && db.durable == 0 {
@@ -81,6 +88,27 @@ func replace(ctx context.Context, opt Options, cause error) (*DB, error) {
 		return nil, err
 	}
 	return open(ctx, opt)
+}
+
+// removeEmptyLogs removes logs without a byte. A process that was killed right after it had created one leaves that, and
+// Badger refuses to open it. What was ever synced has a length.
+func removeEmptyLogs(dir string) error {
+	for _, pattern := range []string{"*.mem", "*.vlog"} {
+		logs, err := filepath.Glob(filepath.Join(dir, pattern))
+		if err != nil {
+			return err
+		}
+		for _, name := range logs {
+			info, err := os.Stat(name)
+			if err == nil && info.Size() == 0 {
+				err = os.Remove(name)
+			}
+			if err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // outside reports whether an error is one of the machine and says nothing about the data.
