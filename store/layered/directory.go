@@ -4,11 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"syscall"
 	"time"
 
@@ -16,29 +14,12 @@ import (
 )
 
 const (
-	// formatVersion is that of everything under the state directory. It changes when an older program could not read, or
-	// would damage, what is written.
-	formatVersion = 1
-	lockFile      = "LOCK"
-	versionFile   = "VERSION"
-	versionPrefix = "statemesh state "
+	lockFile = "LOCK"
 
 	// lockWait is how long a directory that this process still holds is waited for: its Stores are closing.
 	lockWait = 10 * time.Second
 	lockPoll = 10 * time.Millisecond
 )
-
-// VersionError reports a state directory written by another version of the program.
-type VersionError struct {
-	Dir string
-	// Have is what the directory says, Want what this program writes.
-	Have, Want string
-}
-
-func (e *VersionError) Error() string {
-	return fmt.Sprintf("state directory %s: format %q, this program has %q: use the program that wrote it, or an empty directory (the state is rebuilt from the changelogs)",
-		e.Dir, e.Have, e.Want)
-}
 
 // directory is a locked state directory.
 type directory struct {
@@ -49,6 +30,11 @@ type directory struct {
 // lockDirectory creates, locks and checks a state directory. The lock belongs to the open file, so it ends with the
 // process however that ends, and the file is never removed.
 func lockDirectory(ctx context.Context, path string) (*directory, error) {
+	return lockDirectoryWith(ctx, path, upgrades)
+}
+
+// lockDirectoryWith is lockDirectory with other steps from older formats.
+func lockDirectoryWith(ctx context.Context, path string, steps map[int]upgrade) (*directory, error) {
 	if err := os.MkdirAll(path, 0o700); err != nil {
 		return nil, fmt.Errorf("state directory %s: %w", path, err)
 	}
@@ -60,7 +46,7 @@ func lockDirectory(ctx context.Context, path string) (*directory, error) {
 	if err := d.acquire(ctx); err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
-	if err := d.checkVersion(); err != nil {
+	if err := d.checkVersion(steps); err != nil {
 		return nil, errors.Join(err, d.release())
 	}
 	return d, nil
@@ -109,28 +95,6 @@ func (d *directory) holder() string {
 		return "unknown"
 	}
 	return string(b[:n])
-}
-
-func (d *directory) checkVersion() error {
-	path := filepath.Join(d.path, versionFile)
-	want := versionPrefix + strconv.Itoa(formatVersion)
-	b, err := os.ReadFile(path)
-	switch {
-	case err == nil:
-		if have := strings.TrimSpace(string(b)); have != want {
-			return &VersionError{Dir: d.path, Have: have, Want: want}
-		}
-		return nil
-	case !errors.Is(err, fs.ErrNotExist):
-		return fmt.Errorf("state directory %s: %w", d.path, err)
-	}
-	if dbs, err := filepath.Glob(filepath.Join(d.path, databasePrefix+"*")); err != nil || len(dbs) > 0 {
-		return errors.Join(&VersionError{Dir: d.path, Have: "", Want: want}, err)
-	}
-	if err := writeDurably(path, []byte(want+"\n")); err != nil {
-		return fmt.Errorf("state directory %s: %w", d.path, err)
-	}
-	return nil
 }
 
 func (d *directory) release() error { return d.lock.Close() }

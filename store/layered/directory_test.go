@@ -2,6 +2,7 @@ package layered_test
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -88,6 +89,9 @@ func TestVersion(t *testing.T) {
 	file := filepath.Join(dir, "VERSION")
 	for _, damage := range []func() error{
 		func() error { return os.WriteFile(file, []byte("statemesh state 99\n"), 0o600) },
+		func() error { return os.WriteFile(file, []byte("statemesh state 0\n"), 0o600) },
+		func() error { return os.WriteFile(file, []byte("statemesh state two\n"), 0o600) },
+		func() error { return os.WriteFile(file, nil, 0o600) },
 		func() error { return os.Remove(file) },
 	} {
 		if err := damage(); err != nil {
@@ -97,6 +101,68 @@ func TestVersion(t *testing.T) {
 		if e, ok := errors.AsType[*layered.VersionError](err); !ok || e.Dir != dir || e.Have == e.Want {
 			t.Errorf("another version: %v", err)
 		}
+	}
+}
+
+// TestUpgrade: a directory of an older format is brought to this one, with what it holds.
+func TestUpgrade(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	s := openStores(t, layered.Config{Dir: dir})
+	task := openTask(t, s, task0, disk)
+	set(t, task, "d", "a", "1")
+	task.Commit(checkpoint(1, "d"))
+	if err := errors.Join(task.Close(t.Context()), s.Close()); err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(dir, "VERSION")
+	now, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, []byte("statemesh state 1\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s = openStores(t, layered.Config{Dir: dir})
+	task = openTask(t, s, task0, disk)
+	equal(t, "after the upgrade", map[string]string{"a": "1"}, committed(t, task, "d"))
+	if got, err := os.ReadFile(file); err != nil || string(got) != string(now) {
+		t.Errorf("VERSION says %q, want %q, %v", got, now, err)
+	}
+}
+
+// TestUpgradeSteps: steps run in order, again after one that failed, and the version is written when all are done.
+func TestUpgradeSteps(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	file := filepath.Join(dir, "VERSION")
+	if err := os.WriteFile(file, fmt.Appendf(nil, "statemesh state %d\n", layered.FormatVersion-2), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var ran []string
+	fails := true
+	steps := map[int]func(string) error{
+		layered.FormatVersion - 2: func(string) error { ran = append(ran, "first"); return nil },
+		layered.FormatVersion - 1: func(string) error {
+			ran = append(ran, "second")
+			if fails {
+				return os.ErrPermission
+			}
+			return nil
+		},
+	}
+	if err := layered.Upgrade(t.Context(), dir, steps); !errors.Is(err, os.ErrPermission) || !strings.Contains(err.Error(), dir) {
+		t.Errorf("a step that fails: %v", err)
+	}
+	fails = false
+	for range 2 {
+		if err := layered.Upgrade(t.Context(), dir, steps); err != nil {
+			t.Error(err)
+		}
+	}
+	equal(t, "steps", []string{"first", "second", "first", "second"}, ran)
+	if got, _ := os.ReadFile(file); string(got) != fmt.Sprintf("statemesh state %d\n", layered.FormatVersion) {
+		t.Errorf("VERSION says %q", got)
 	}
 }
 

@@ -1,6 +1,7 @@
 package layered
 
 import (
+	"context"
 	"maps"
 	"slices"
 	"testing"
@@ -69,4 +70,20 @@ func EngineSegments(tb testing.TB, t *Task, name store.Name, first uint64) []uin
 		it.Close()
 	}
 	return out
+}
+
+// FormatVersion is the present format.
+const FormatVersion = formatVersion
+
+// Upgrade locks a directory, brings it to the present format by steps, and lets it go.
+func Upgrade(ctx context.Context, dir string, steps map[int]func(string) error) error {
+	own := make(map[int]upgrade)
+	for v, step := range steps {
+		own[v] = step
+	}
+	d, err := lockDirectoryWith(ctx, dir, own)
+	if err != nil {
+		return err
+	}
+	return d.release()
 }
