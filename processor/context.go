@@ -23,8 +23,12 @@ func (c *Context) TaskID() store.TaskID { return c.task.id }
 
 // Store returns a state store that is connected to this node. *store.UnknownStoreError otherwise. A put that the
 // changelog would not take is a *store.TooLargeError, and nothing is written. A store that is fed from a topic is written by
-// its own processor only: for others puts are refused.
+// its own processor only: for others puts are refused. A global store needs no connection; each read of it sees the newest
+// commit there is.
 func (c *Context) Store(name store.Name) (store.KeyValue, error) {
+	if g := c.task.env.globals[name]; g != nil {
+		return g.keyValue(c.task.env.ctx), nil
+	}
 	if !slices.Contains(c.node.def.stores, name) {
 		return nil, &store.UnknownStoreError{Store: name, Known: c.node.def.stores}
 	}

@@ -39,7 +39,7 @@ func (r *Runtime) prepare(ctx context.Context) error {
 	}
 	env := taskEnv{
 		application: r.cfg.ApplicationID, now: r.now, maxRecord: r.maxRecord, limitedBy: r.limitedBy,
-		maxIdle: r.cfg.MaxTaskIdle, onDrop: r.drops.drop,
+		maxIdle: r.cfg.MaxTaskIdle, globals: r.globals, ctx: context.WithoutCancel(ctx), onDrop: r.drops.drop,
 	}
 	for i := range r.cfg.NumStreamThreads {
 		t := &thread{rt: r, index: i, env: env, log: r.cfg.Logger.With("thread", i)}
@@ -245,6 +245,16 @@ func (r *Runtime) parts() error {
 		return err
 	}
 	r.restoring.Store(r.restorer)
+	// Followers wait at the brokers most of the time, each with a fetch that it has the bytes for: they have a budget of their
+	// own, or restores would wait for them.
+	share := max(r.cfg.RestoreMaxBytes/8, 2<<20)
+	r.globalLogs, err = restore.New(restore.Config{
+		Client: r.client, Group: r.cfg.ApplicationID, StallTimeout: r.cfg.TaskTimeout, BufferBytes: share,
+		FetchBytes: int32(min(share/2, 4<<20)), PartitionBytes: int32(min(share/4, 1<<20)), Logger: r.cfg.Logger,
+	})
+	if err != nil {
+		return err
+	}
 	r.observer, err = group.NewObserver(group.ObserverConfig{
 		Application: r.cfg.ApplicationID, Group: r.cfg.ApplicationID,
 		Stores: r.storeInfos, Table: r.table, Client: r.client, EpochFile: r.cfg.EpochFile, Logger: r.cfg.Logger,

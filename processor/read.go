@@ -31,6 +31,9 @@ func (r *Runtime) Read(ctx context.Context, name store.Name, p store.Partition, 
 	if r.state.get().final() {
 		return nil, store.ErrShuttingDown
 	}
+	if bs.sub.global {
+		return r.readGlobal(ctx, r.globals[name], p, opts)
+	}
 	if n := r.partitions(bs.sub.id); p < 0 || n > 0 && p >= n {
 		return nil, &store.InvalidRequestError{Field: "partition", Reason: fmt.Sprintf("%d: store %s has %d", p, name, n)}
 	}

@@ -32,6 +32,8 @@ type Runtime struct {
 	drops   *dropLog
 	now     func() time.Time
 
+	globals map[store.Name]*globalStore
+
 	started  atomic.Bool
 	paused   atomic.Bool
 	stopping atomic.Bool
@@ -49,6 +51,7 @@ type Runtime struct {
 	inputTopics      []string
 	internal         map[string]topics.Info
 	fed              map[string]topics.Info // topics that stand in for a changelog
+	globalLogs       *restore.Restorer
 	storeInfos       []router.StoreInfo
 	chosenPartitions map[string]int32 // topics with a sink that chooses partitions
 	manual           map[string]bool  // topics whose records name their partition
@@ -73,6 +76,7 @@ func New(cfg Config, topology *Topology, stores *layered.Stores, table *router.T
 		return nil, fmt.Errorf("runtime: %w", err)
 	}
 	r := &Runtime{cfg: cfg, built: built, stores: stores, table: table, now: time.Now, tasks: newRegistry(time.Now)}
+	r.globals = globalsOf(r)
 	r.metrics = newMetrics(cfg.Registerer)
 	r.drops = newDropLog(cfg.Logger, r.metrics, cfg.Listener, r.now)
 	r.state = newStateBox(func(from, to State) {
@@ -175,6 +179,10 @@ func (r *Runtime) run(ctx context.Context) (err error) {
 		})
 	}
 	serve("restore", r.restorer.Run)
+	serve("global stores", r.globalLogs.Run)
+	for name, g := range r.globals {
+		serve("global store "+string(name), g.run)
+	}
 	serve("metadata", r.observer.Run)
 	serve("purge", r.purger.Run)
 	serve("handover", r.closeIdle)
@@ -194,7 +202,11 @@ func (r *Runtime) run(ctx context.Context) (err error) {
 	armed := context.AfterFunc(soft, func() { grace.Reset(r.cfg.TransactionTimeout) })
 	defer armed()
 
-	for _, t := range r.threads {
+	threads := r.threads
+	if !r.waitGlobals(soft) {
+		threads = nil
+	}
+	for _, t := range threads {
 		work.Go(func() error {
 			if err := t.run(soft, hard); err != nil {
 				stop()
@@ -261,6 +273,9 @@ func (r *Runtime) held() []group.Held {
 	}
 	var held []group.Held
 	for _, h := range r.stores.Held() {
+		if int(h.ID.Subtopology) < len(r.built.subs) && r.built.subs[h.ID.Subtopology].global {
+			continue // everybody has it
+		}
 		e := group.Held{Task: h.ID, State: group.HeldOffset}
 		for _, log := range h.Checkpoint.Changelogs {
 			e.Offset += int64(max(log.Next, 0))

@@ -1,6 +1,7 @@
 package processor
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"time"
@@ -21,6 +22,9 @@ type taskEnv struct {
 	maxRecord int64
 	limitedBy string
 	maxIdle   time.Duration
+	// globals may be read by every processor; ctx is what their reads have.
+	globals map[store.Name]*globalStore
+	ctx     context.Context //nolint:containedctx // a processor's reads have none of their own
 	// onDrop is told of each record that is not processed.
 	onDrop func(t *task, reason string, to destination)
 	// onError decides about a record whose processing failed: nil means go on with the next.

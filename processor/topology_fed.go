@@ -56,6 +56,42 @@ func (t *Topology) AddReadOnlyStateStore(spec store.Spec, source string, opts So
 	return t.ReuseSourceTopic(spec.Name, processor)
 }
 
+// AddGlobalStore adds a store that every instance holds whole (upstream's addGlobalStore): each reads all partitions of topic,
+// from its start, through a processor made by supplier, which alone writes the store. It is restored before the application
+// runs, and every processor of the topology may read it by [Context.Store]. The topic is its changelog: a restart goes on
+// from the local copy, and nothing is committed to the group.
+//
+// The processor has no children. It sees the records of one partition in order, and each one again after a failure: what it
+// puts must follow from the record. In the options, the offset reset means nothing.
+func (t *Topology) AddGlobalStore(spec store.Spec, source string, opts SourceOptions, topic, processor string,
+	supplier Supplier,
+) *Topology {
+	if reason := badSpec(spec); reason != "" {
+		t.fail("store", string(spec.Name), reason)
+	} else if reason := badFed(spec); reason != "" {
+		t.fail("store", string(spec.Name), reason)
+	} else if spec.Kind == store.KindVersioned || spec.Caching {
+		t.fail("store", string(spec.Name), "is global: only a key-value store without caching can be")
+	}
+	if t.byID[spec.Name] != nil {
+		t.fail("store", string(spec.Name), "is declared twice")
+		return t
+	}
+	before := len(t.nodes)
+	t.AddSource(source, opts, topic)
+	t.AddProcessor(processor, supplier, source)
+	if len(t.nodes) != before+2 {
+		return t // the reason is noted
+	}
+	src, writer := t.nodes[before], t.nodes[before+1]
+	s := &storeDef{spec: spec, users: []*nodeDef{writer}, sourceTopic: topic, writer: writer, global: true}
+	src.global, writer.global = true, true
+	writer.stores = []*storeDef{s}
+	t.byID[spec.Name] = s
+	t.stores = append(t.stores, s)
+	return t
+}
+
 // badFed says what keeps a store from being fed from a topic; empty when nothing does.
 func badFed(s store.Spec) string {
 	switch {

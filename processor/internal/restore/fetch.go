@@ -185,6 +185,7 @@ func (w *worker) take() []*stream {
 // fetch sends one request and hands its answer over. It returns the bytes that are now held.
 func (w *worker) fetch(ctx context.Context, streams []*stream) (held int64) {
 	req, fetched := w.request(streams)
+	sent := time.Now()
 	kresp, err := w.r.cfg.Client.Broker(int(w.broker)).Request(ctx, req)
 	var resp *kmsg.FetchResponse
 	if err == nil {
@@ -213,7 +214,7 @@ func (w *worker) fetch(ctx context.Context, streams []*stream) (held int64) {
 			if s == nil || s.state != fetching {
 				continue
 			}
-			held += w.answered(s, p, s == streams[0], now)
+			held += w.answered(s, p, s == streams[0], sent, now)
 		}
 	}
 	w.fetches++
@@ -266,10 +267,14 @@ func (w *worker) request(streams []*stream) (*kmsg.FetchRequest, map[fetchKey]*s
 }
 
 // answered takes in the answer for one partition. A stream that may go on is still fetching afterwards. r.mu is held.
-func (w *worker) answered(s *stream, p *kmsg.FetchResponseTopicPartition, first bool, now time.Time) (held int64) {
+func (w *worker) answered(s *stream, p *kmsg.FetchResponseTopicPartition, first bool, sent, now time.Time) (held int64) {
 	switch err := kerr.ErrorForCode(p.ErrorCode); {
 	case err == nil:
 		e, ok := s.advanced(p, first, now)
+		if s.follow && e.err == nil {
+			s.note(sent, s.high)
+			e.seen, e.whole = s.seen, s.next >= s.stable
+		}
 		if ok {
 			s.served = w.fetches + 1
 			s.out <- e // never blocks: pending <= depth, and there is room for a last event
@@ -310,6 +315,9 @@ func (r *Restorer) applied(e event) {
 	defer r.mu.Unlock()
 	if e.held > 0 {
 		e.s.pending--
+	}
+	if e.seen.After(e.s.proven) {
+		e.s.proven = e.seen
 	}
 	if e.s.state == parked {
 		r.workers[e.s.leader].requeue(e.s)

@@ -44,6 +44,8 @@ type stream struct {
 	out       chan<- event
 	// cut: nothing from the bound on is handed over.
 	cut bool
+	// follow: there is no bound; the stream goes on until it is closed.
+	follow bool
 
 	// mu of the Restorer guards:
 	state       streamState
@@ -60,6 +62,11 @@ type stream struct {
 	lastErr           error
 	errSince, retryAt time.Time
 	fails             int
+	// marks are high watermarks that are not reached yet, each with the time at which the fetch that told it was sent,
+	// oldest first. What had been acknowledged by that time lies below. seen is the newest such time that next has
+	// reached; proven is what of it was applied.
+	marks        []mark
+	seen, proven time.Time
 	// blockedSince is when an open transaction, or a log that ends below the bound, was first seen to be in the way;
 	// zero when nothing is. stable and high are the last stable offset and the high watermark then.
 	blockedSince time.Time
@@ -77,6 +84,33 @@ type event struct {
 	held int64
 	last bool
 	err  error
+	// seen is the stream's when the chunk came; whole says that nothing beyond it was decided then.
+	seen  time.Time
+	whole bool
+}
+
+// mark is a high watermark and when it was asked for.
+type mark struct {
+	sent time.Time
+	high store.Offset
+}
+
+// note takes in the high watermark that the answer to a fetch sent at a time told.
+func (s *stream) note(sent time.Time, high store.Offset) {
+	const most = 16
+	if len(s.marks) == most { // the oldest are reached first, the newest is worth most
+		s.marks = s.marks[:most-1]
+	}
+	s.marks = append(s.marks, mark{sent: sent, high: high})
+	n := 0
+	for n < len(s.marks) && s.marks[n].high <= s.next {
+		s.seen = s.marks[n].sent
+		n++
+	}
+	s.marks = append(s.marks[:0], s.marks[n:]...)
+	if s.pending == 0 {
+		s.proven = s.seen
+	}
 }
 
 // errOutOfRange reports that the position is no longer in the log.

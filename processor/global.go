@@ -1,0 +1,233 @@
+package processor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
+
+	"github.com/statemesh/statemesh/processor/internal/restore"
+	"github.com/statemesh/statemesh/processor/internal/topics"
+	"github.com/statemesh/statemesh/store"
+	"github.com/statemesh/statemesh/store/layered"
+)
+
+// globalStore is this instance's copy of a global store: its goroutine follows the topic, all partitions of it, and is the
+// only writer. Unlike upstream's global thread it survives its failures: it begins again from its last commit, or from
+// nothing when the local copy is no past of the topic.
+type globalStore struct {
+	rt  *Runtime
+	bs  *builtStore
+	id  store.TaskID
+	log *slog.Logger
+
+	// restored is closed when the store first has what its topic held at the start.
+	restored chan struct{}
+	once     sync.Once
+	mark     watermark
+	state    atomic.Pointer[layered.Task] // nil before it is open and after it was closed
+	topic    atomic.Pointer[topics.Info]
+	follower atomic.Pointer[restore.Follower]
+	view     atomic.Pointer[globalView]
+
+	mu     sync.Mutex
+	proven time.Time // by followers before the one that runs
+
+	// The rest belongs to run.
+	cp    store.Checkpoint // what the next commit carries
+	ready bool             // what the topic held when it was last begun is applied
+}
+
+// globalCommitBytes is how much is applied before it is committed although the topic has more: such a copy is no state that
+// ever was, and answers nothing until it is.
+const globalCommitBytes = 8 << 20
+
+func newGlobalStore(r *Runtime, bs *builtStore) *globalStore {
+	return &globalStore{
+		rt: r, bs: bs, id: store.TaskID{Subtopology: bs.sub.id}, restored: make(chan struct{}),
+		log: r.cfg.Logger.With("global_store", string(bs.spec.Name), "topic", bs.source),
+	}
+}
+
+// run keeps the copy until ctx ends. It returns what no retry mends: a record that the processor refuses, what Kafka does not
+// allow, and any failure that outlasts Config.TaskTimeout before the store was ever restored.
+func (g *globalStore) run(ctx context.Context) (err error) {
+	state, err := g.rt.stores.OpenTask(ctx, g.id, []store.Spec{g.bs.spec})
+	if err != nil {
+		return err
+	}
+	g.state.Store(state)
+	defer func() {
+		g.state.Store(nil)
+		g.show(nil)
+		g.mark.raise()
+		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), g.rt.cfg.TransactionTimeout)
+		defer cancel()
+		if closeErr := state.Close(closing); closeErr != nil {
+			err = errors.Join(err, fmt.Errorf("close state: %w", closeErr))
+		}
+	}()
+	info := g.rt.fed[g.bs.source]
+	g.topic.Store(&info)
+	began := g.rt.now()
+	for wait := 100 * time.Millisecond; ; wait = min(2*wait, 5*time.Second) {
+		runs := g.rt.now()
+		err := g.follow(ctx, state)
+		state.Rollback()
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		switch {
+		case is[*TaskError](err), errors.Is(err, restore.ErrStopped):
+			return err
+		case errors.Is(err, kerr.TopicAuthorizationFailed):
+			return &AuthorizationError{Resource: "topic", Name: g.bs.source, Operation: "READ", Err: err}
+		case !g.isRestored() && g.rt.now().Sub(began) > g.rt.cfg.TaskTimeout:
+			return fmt.Errorf("not restored in %s: %w", g.rt.cfg.TaskTimeout, err)
+		}
+		if g.rt.now().Sub(runs) > time.Minute {
+			wait = 100 * time.Millisecond
+		}
+		g.log.WarnContext(ctx, "global store failed, beginning again", "error", err)
+		if err := g.mend(ctx, state, err); err != nil {
+			g.log.WarnContext(ctx, "global store not mended", "error", err)
+		}
+		if err := sleep(ctx, wait); err != nil {
+			return err
+		}
+	}
+}
+
+// mend does what a failure asks for before the next attempt.
+func (g *globalStore) mend(ctx context.Context, state *layered.Task, cause error) error {
+	if is[*restore.RebuildError](cause) {
+		g.mu.Lock()
+		g.proven = time.Time{}
+		g.mu.Unlock()
+		g.follower.Store(nil)
+		return state.Wipe(ctx)
+	}
+	if is[*restore.TopicChangedError](cause) { // the copy is compared with the topic there is now
+		infos, err := topics.DescribeLogs(ctx, kadm.NewClient(g.rt.client), []string{g.bs.source})
+		if err != nil {
+			return err
+		}
+		info := infos[g.bs.source]
+		g.topic.Store(&info)
+	}
+	return nil
+}
+
+// follow is one attempt, from the last commit on.
+func (g *globalStore) follow(ctx context.Context, state *layered.Task) (err error) {
+	env := &taskEnv{application: g.rt.cfg.ApplicationID, now: g.rt.now, onDrop: g.rt.drops.drop}
+	p, err := newReplay(g.id, g.bs, env, state, g.judge)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, p.close()) }()
+	info := *g.topic.Load()
+	g.cp, g.ready = state.Checkpoint().Clone(), false
+	if g.cp.Inputs == nil {
+		g.cp.Inputs = make(map[store.TopicPartition]store.Offset)
+	}
+	have := make(map[store.Partition]store.LogPosition)
+	if log, ok := g.cp.Changelogs[g.bs.spec.Name]; ok {
+		for tp, next := range g.cp.Inputs {
+			have[tp.Partition] = store.LogPosition{TopicID: log.TopicID, LeaderEpoch: -1, Next: next}
+		}
+	}
+	return g.rt.globalLogs.Follow(ctx, restore.FollowRequest{
+		Topic: g.bs.source, ID: info.ID, Partitions: info.Partitions, Retention: info.DeleteRetention,
+		Have: have, WallTime: g.cp.WallTime,
+		Begun: func(f *restore.Follower) { g.follower.Store(f) },
+		Apply: p.apply,
+		Applied: func(part store.Partition, pos store.LogPosition, whole bool) {
+			g.advance(part, pos)
+			g.cp.StreamTime = max(g.cp.StreamTime, p.t.streamTime)
+			if whole && g.ready || state.UncommittedBytes() >= globalCommitBytes {
+				g.commit(state, whole && g.ready)
+			}
+		},
+		Ready: func(positions map[store.Partition]store.LogPosition) {
+			for part, pos := range positions {
+				g.advance(part, pos)
+			}
+			g.ready = true
+			g.commit(state, true)
+			g.once.Do(func() {
+				close(g.restored)
+				g.log.InfoContext(ctx, "global store restored", "position", g.cp.Position)
+			})
+		},
+	})
+}
+
+// advance moves the position that the next commit carries.
+func (g *globalStore) advance(p store.Partition, pos store.LogPosition) {
+	g.cp.Inputs[store.TopicPartition{Topic: g.bs.source, Partition: p}] = pos.Next
+	if pos.Next > 0 {
+		if g.cp.Position == nil {
+			g.cp.Position = make(store.Position)
+		}
+		g.cp.Position.Set(g.bs.source, p, pos.Next-1)
+	}
+	log := store.LogPosition{TopicID: pos.TopicID, LeaderEpoch: -1}
+	for _, next := range g.cp.Inputs {
+		log.Next += next
+	}
+	g.cp.Changelogs = map[store.Name]store.LogPosition{g.bs.spec.Name: log}
+}
+
+// commit publishes what was applied. A copy that is not whole answers nothing; processors go on with the last that was.
+func (g *globalStore) commit(state *layered.Task, whole bool) {
+	g.cp.Sequence++
+	g.cp.WallTime, g.cp.Restoring = g.rt.now().UnixMilli(), !whole
+	state.Commit(g.cp.Clone())
+	if whole {
+		g.show(state)
+		g.mark.raise()
+	}
+}
+
+// judge decides about a record that could not be processed. There is no transaction that a dead letter could go out with.
+func (g *globalStore) judge(t *task, err error) error {
+	reason, action, setting := "processing error", g.rt.cfg.ProcessingHandler, "processing.exception.handler"
+	if e, ok := errors.AsType[*DeserializationError](err); ok {
+		reason, action, setting = e.Reason, g.rt.cfg.DeserializationHandler, "deserialization.exception.handler"
+	}
+	if action == Fail {
+		return t.fail(fmt.Errorf("global store %s: %w (%s is %s; %s goes on without such records)", g.bs.spec.Name, err, setting, Fail, Continue))
+	}
+	t.dropped(reason, toNowhere)
+	return nil
+}
+
+func (g *globalStore) isRestored() bool {
+	select {
+	case <-g.restored:
+		return true
+	default:
+		return false
+	}
+}
+
+// provenAt is a time up to which the copy has everything; zero when there is none yet.
+func (g *globalStore) provenAt() time.Time {
+	var t time.Time
+	if f := g.follower.Load(); f != nil {
+		t = f.Proven()
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if t.After(g.proven) {
+		g.proven = t
+	}
+	return g.proven
+}
