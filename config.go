@@ -32,9 +32,21 @@ type Config struct {
 	// StateDir (state.dir) holds <application.id>/ with the local copies of the state. Required: a default below a
 	// temporary directory, as upstream has it, is emptied under a running application sooner or later.
 	StateDir string
+
+	// MemoryLimit (memory.limit) is how much memory the instance may take. Default: 80 % of the limit of its control group or,
+	// where there is none, 25 % of the machine's memory. It is split among the parts, of which each may be set by itself: the
+	// rest is then split anew; [Config.Memory] shows the outcome. It becomes the Go runtime's own limit while the instance
+	// runs, unless that is set already (GOMEMLIMIT). One that cannot work is a [*MemoryLimitError] that says what is needed.
+	// Negative: no limit; the parts take what they have a use for, and the process is left alone.
+	MemoryLimit int64
+	// RecentBytes (store.recent.max.bytes) is what committed changes of all tasks take before they move to the engine, hot
+	// keys included. Default: by MemoryLimit, at most 256 MiB.
+	RecentBytes int64
+	// Engine lays out the databases.
+	Engine Engine
 	// MoveBytes (store.move.bytes) is how many bytes of committed changes a task keeps in memory before they move to
 	// the engine. Default 32 MiB, what 100,000 hot keys of a count fit in: a task whose hot keys do not fit moves all the
-	// time and does half as much. With more than two tasks it is less: all of them together keep 64 MiB.
+	// time and does half as much. It is less while all tasks together take half of RecentBytes.
 	MoveBytes int64
 	// MoveInterval (store.move.interval.ms) is how long a committed change may wait before it moves to the engine.
 	// Default 5s: a restart after a crash replays at most this much of the changelog.
@@ -63,7 +75,7 @@ type Config struct {
 	// CacheNegativeTTL (query.cache.negative.ttl.ms) is the same for "not found". Default 1s: the next write of the key
 	// makes it wrong. Negative: absence is not cached.
 	CacheNegativeTTL time.Duration
-	// CacheBytes (query.cache.max.bytes) bounds the cache's memory. Default 32 MiB; negative: no cache.
+	// CacheBytes (query.cache.max.bytes) bounds the cache's memory. Default: by MemoryLimit, at most 32 MiB; negative: no cache.
 	CacheBytes int64
 
 	// Limits of queries.
@@ -106,6 +118,9 @@ type Limits struct {
 	Requests int
 	// Scans (query.max.scans) of clients in flight. Default 128: each holds snapshots and buffers.
 	Scans int
+	// Bytes (query.max.bytes) is the memory of everything in flight: requests, what is gathered for them, answers. Default: by
+	// MemoryLimit, at most 64 MiB; above it: OVERLOADED. A message may have half of it, and at most 16 MiB.
+	Bytes int64
 	// BatchKeys (query.max.batch.keys) is the most keys of one multi-get. Default 10,000.
 	BatchKeys int
 	// Deadline (query.default.deadline.ms) is given to a call without one. Default 10s; a scan gets 30 times as long.
@@ -117,8 +132,12 @@ func (t TLS) enabled() bool {
 	return t.CertFile != "" || t.KeyFile != "" || t.CAFile != "" || len(t.MeshNames) > 0
 }
 
-// WithDefaults returns c with every zero field replaced by what it means. [New] does the same; this is for showing it.
+// WithDefaults returns c with every zero field replaced by what it means, on this machine. [New] does the same; this is for
+// showing it.
 func (c Config) WithDefaults() Config {
+	if _, divided, err := c.memory(machineLimit()); err == nil {
+		c = divided
+	}
 	c = c.withDefaults()
 	c.Processor = c.Processor.WithDefaults()
 	return c
@@ -129,13 +148,19 @@ type FieldError struct {
 	// Field is the path of the field, such as "Advertise" or "Processor.CommitInterval".
 	Field  string
 	Reason string
+	// Err is what Reason was made of, where a program may want to know more; else nil.
+	Err error
 }
+
+// Unwrap returns Err.
+func (e *FieldError) Unwrap() error { return e.Err }
 
 func (e *FieldError) Error() string { return "config " + e.Field + ": " + e.Reason }
 
 // Validate reports everything that is wrong, joined: *FieldError for what is the instance's own, *processor.ConfigError
 // and *views.FieldError for what is theirs.
 func (c Config) Validate() error {
+	given := c
 	c = c.withDefaults()
 	var errs []error
 	bad := func(field, format string, args ...any) {
@@ -161,6 +186,7 @@ func (c Config) Validate() error {
 		}
 	}
 	c.validateTLS(bad)
+	errs = append(errs, given.validateMemory())
 	for _, f := range []struct {
 		name  string
 		value time.Duration
@@ -211,11 +237,15 @@ func (c Config) withDefaults() Config {
 	c.Listen = cmp.Or(c.Listen, "127.0.0.1:7070")
 	c.MoveBytes = cmp.Or(c.MoveBytes, 32<<20)
 	c.MoveInterval = cmp.Or(c.MoveInterval, 5*time.Second)
+	c.Engine.Databases = cmp.Or(c.Engine.Databases, 1)
+	c.Engine.Compression = cmp.Or(c.Engine.Compression, "none")
+	c.Engine.BlockBytes = cmp.Or(c.Engine.BlockBytes, 4<<10)
+	c.Engine.BloomFalsePositive = cmp.Or(c.Engine.BloomFalsePositive, 0.01)
+	c.Engine.Levels = cmp.Or(c.Engine.Levels, 7)
 	c.IteratorMaxAge = cmp.Or(c.IteratorMaxAge, 5*time.Minute)
 	c.DefaultMaxStaleness = cmp.Or(c.DefaultMaxStaleness, 5*time.Second)
 	c.CacheTTL = cmp.Or(c.CacheTTL, 5*time.Second)
 	c.CacheNegativeTTL = cmp.Or(c.CacheNegativeTTL, min(time.Second, c.CacheTTL))
-	c.CacheBytes = cmp.Or(c.CacheBytes, 32<<20)
 	c.ShutdownTimeout = cmp.Or(c.ShutdownTimeout, 10*time.Second)
 	c.Limits.Requests = cmp.Or(c.Limits.Requests, 1024)
 	c.Limits.Scans = cmp.Or(c.Limits.Scans, 128)

@@ -8,8 +8,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/statemesh/statemesh/internal/membudget"
 	"github.com/statemesh/statemesh/processor"
 	"github.com/statemesh/statemesh/processor/views"
+	"github.com/statemesh/statemesh/store/badgerdb"
 )
 
 func valid() Config {
@@ -122,12 +124,25 @@ func TestReachable(t *testing.T) {
 	}
 }
 
+// CF-06: the engine takes every record that may be produced, up to what it takes at all, unless its memtables were set.
 func TestRecordLimits(t *testing.T) {
 	t.Parallel()
 	for _, size := range []int32{0, 100_000, 1_000_012, 5 << 20} {
-		record, memtable := recordLimits(processor.KafkaConfig{MaxRecordBytes: size})
-		if record > int64(size) || record > 0 && memtable < 10*record {
-			t.Errorf("records of %d: %d, memtable %d: a record of that size would not fit (CF-06)", size, record, memtable)
+		for _, databases := range []int{0, 1} {
+			c := valid()
+			c.Processor.Kafka.MaxRecordBytes, c.Engine.Databases = size, databases
+			record := recordLimit(c.Processor.Kafka)
+			if size > 0 && record > int64(size) {
+				t.Errorf("records of %d: %d", size, record)
+			}
+			_, c, err := c.memory(membudget.Default{Limit: 400 << 20})
+			if err != nil {
+				t.Fatal(err)
+			}
+			engine := badgerdb.Options{MemTableBytes: c.Engine.MemtableBytes}.Limits().RecordBytes
+			if least := min(record, 1<<20-8<<10); engine < least {
+				t.Errorf("records of %d: memtables of %d take %d, want %d", size, c.Engine.MemtableBytes, engine, least)
+			}
 		}
 	}
 }

@@ -37,12 +37,14 @@ var (
 // Instance is one process of an application. Make one with [New] and start it with [Instance.Run], once. All other
 // methods are safe for concurrent use at any time.
 type Instance struct {
-	cfg      Config
+	cfg      Config // with the memory divided
+	memory   Memory
 	topology *processor.Topology
 	log      *slog.Logger
 	table    *router.Table
 	state    *stateBox
 	started  atomic.Bool
+	commits  atomic.Int64
 	parts    atomic.Pointer[parts] // nil until Run has opened them
 }
 
@@ -57,6 +59,7 @@ type parts struct {
 	cache   *remotecache.Cache
 	server  *server.Server
 	client  *client.Client // asks by way of this instance's own server
+	memory  *memoryMetrics
 }
 
 // New checks the configuration, all problems at once, and builds the topology. It opens nothing and starts nothing.
@@ -64,10 +67,13 @@ func New(cfg Config) (*Instance, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
+	memory, cfg, err := cfg.memory(machineLimit())
+	if err != nil {
+		return nil, err
+	}
 	cfg = cfg.withDefaults()
 	topology := cfg.Topology
 	if topology == nil {
-		var err error
 		if topology, err = views.Topology(cfg.Views); err != nil {
 			return nil, err
 		}
@@ -76,7 +82,7 @@ func New(cfg Config) (*Instance, error) {
 		return nil, fmt.Errorf("topology: %w", err)
 	}
 	return &Instance{
-		cfg: cfg, topology: topology, table: router.NewTable(), state: newStateBox(),
+		cfg: cfg, memory: memory, topology: topology, table: router.NewTable(), state: newStateBox(),
 		log: cfg.Logger.With("app", cfg.Processor.ApplicationID),
 	}, nil
 }
@@ -107,6 +113,7 @@ func (i *Instance) run(ctx context.Context) (err error) {
 	defer func() { err = errors.Join(err, i.close(ctx, p)) }()
 	i.parts.Store(p)
 	i.become(ctx, Rebalancing)
+	defer i.limitMemory(ctx)()
 
 	// What others lean on ends after them: the servants when the runtime has left the group and the server has drained,
 	// the runtime when the server has drained, the server when ctx ends. A failure of any of them ends the others in the
@@ -132,6 +139,7 @@ func (i *Instance) run(ctx context.Context) (err error) {
 	g.Go(func() error { return p.cache.Run(serve) })
 	g.Go(func() error { return p.pool.Follow(serve, i.table) })
 	g.Go(func() error { i.watchMap(serve); return nil })
+	g.Go(func() error { i.rest(serve, p); return nil })
 	g.Go(func() error { // callers that come after the drain learn at once to go elsewhere
 		<-work.Done()
 		p.door.turnAway()
@@ -161,7 +169,9 @@ func (i *Instance) open(ctx context.Context) (p *parts, err error) {
 	conf := layered.Config{
 		Dir: dir, MoveBytes: c.MoveBytes, MoveInterval: c.MoveInterval, IteratorMaxAge: c.IteratorMaxAge, Registerer: reg, Logger: i.log,
 	}
-	conf.MaxRecordBytes, conf.MemTableBytes = recordLimits(c.Processor.Kafka)
+	conf.MaxRecordBytes = recordLimit(c.Processor.Kafka)
+	conf.RecentBytes, conf.Databases = c.RecentBytes, c.Engine.Databases
+	conf.MemTableBytes, conf.Engine = c.Engine.MemtableBytes, c.Engine.options()
 	if p.stores, err = layered.Open(ctx, conf); err != nil {
 		return p, err
 	}
@@ -182,6 +192,9 @@ func (i *Instance) open(ctx context.Context) (p *parts, err error) {
 	if err := i.openQueries(p, reg, gatherer); err != nil {
 		return p, err
 	}
+	if p.memory, err = newMemoryMetrics(reg, i.memory, p); err != nil {
+		return p, err
+	}
 	return p, nil
 }
 
@@ -190,6 +203,13 @@ func (i *Instance) processorConfig(p *parts, dir string, reg prometheus.Register
 	c.ProcessID, c.Incarnation, c.Endpoint = p.processID, p.incarnation, p.endpoint
 	c.EpochFile = filepath.Join(dir, epochFile)
 	c.Logger, c.Registerer = i.log, reg
+	committed := c.Listener.Commit
+	c.Listener.Commit = func(info processor.CommitInfo) {
+		i.commits.Add(1)
+		if committed != nil {
+			committed(info)
+		}
+	}
 	told := c.Listener.StateChange
 	c.Listener.StateChange = func(from, to processor.State) {
 		if to == processor.Rebalancing || to == processor.Running {
@@ -216,7 +236,7 @@ func (i *Instance) openQueries(p *parts, reg prometheus.Registerer, gatherer pro
 	conf := server.Config{
 		Application: c.Processor.ApplicationID, Instance: p.processID, Endpoint: p.endpoint,
 		Listener: p.door, AdminListen: c.AdminListen, AllowInsecure: c.TLS.AllowPlaintext,
-		MaxRequests: c.Limits.Requests, MaxScans: c.Limits.Scans, MaxBatchKeys: c.Limits.BatchKeys,
+		MaxBytes: c.Limits.Bytes, MaxRequests: c.Limits.Requests, MaxScans: c.Limits.Scans, MaxBatchKeys: c.Limits.BatchKeys,
 		DefaultDeadline: c.Limits.Deadline, DefaultMaxStaleness: max(c.DefaultMaxStaleness, 0), DrainTimeout: c.ShutdownTimeout,
 		Logger: i.log, Registerer: reg, Gatherer: gatherer,
 	}
@@ -258,6 +278,9 @@ func (i *Instance) clientTLS() (*tls.Config, error) {
 func (i *Instance) close(ctx context.Context, p *parts) error {
 	begin := time.Now()
 	var errs []error
+	if p.memory != nil {
+		p.memory.unregister()
+	}
 	if p.client != nil {
 		errs = append(errs, p.client.Close())
 	}
@@ -276,15 +299,13 @@ func (i *Instance) close(ctx context.Context, p *parts) error {
 	return errors.Join(errs...)
 }
 
-// recordLimits derive the stores' limits from the largest record that may be produced: an engine takes records of up to
-// about a tenth of its memtable. 0: the stores' defaults fit Kafka's.
-func recordLimits(k processor.KafkaConfig) (record, memtable int64) {
-	const overhead, least = 64, 8 << 20
+// recordLimit is the largest record of a logged store: what may be produced, less the header of its batch.
+func recordLimit(k processor.KafkaConfig) int64 {
+	const overhead, usual = 64, 1_000_000
 	if k.MaxRecordBytes == 0 {
-		return 0, 0
+		return usual // of Kafka's default
 	}
-	record = int64(k.MaxRecordBytes) - overhead
-	return record, max(least, 11*record)
+	return int64(k.MaxRecordBytes) - overhead
 }
 
 // registry returns where metrics go and, if that can be asked, what shows them.

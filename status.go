@@ -126,6 +126,7 @@ type Status struct {
 	State       string       `json:"state"`
 	Epoch       int64        `json:"epoch"`
 	Tasks       []TaskStatus `json:"tasks"`
+	Memory      []MemoryUse  `json:"memory"`
 }
 
 // TaskStatus is a task in a [Status].
@@ -140,7 +141,7 @@ type TaskStatus struct {
 
 // Status describes the instance.
 func (i *Instance) Status() Status {
-	s := Status{Application: i.cfg.Processor.ApplicationID, State: i.State().String(), Tasks: []TaskStatus{}}
+	s := Status{Application: i.cfg.Processor.ApplicationID, State: i.State().String(), Tasks: []TaskStatus{}, Memory: i.Memory()}
 	if p := i.parts.Load(); p != nil {
 		s.Instance, s.Incarnation, s.Endpoint = p.processID, p.incarnation, p.endpoint
 	}

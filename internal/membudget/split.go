@@ -51,7 +51,7 @@ const (
 	// tablesCost is what a database takes per byte of memtable, in tenths: three arenas of 1.3, three logs of 1, writes under
 	// way 0.6, a table being built 1.
 	tablesCost = 85
-	// RecordShare is which part of a memtable a record may take: 15 in 100, as Badger has it.
+	// recordShare is which part of a memtable a record may take: 15 in 100, as Badger has it.
 	recordShare, recordOf = 15, 100
 	// recordSlack covers what the engine adds to a record.
 	recordSlack = 4096
@@ -109,12 +109,14 @@ func (s Split) Of(p Part) int64 {
 // GoLimit is what remains for the Go runtime's own limit.
 func (s Split) GoLimit() int64 { return max(s.Limit-s.Mapped, program) }
 
-// MemtableBytes is the size of one memtable.
-func (s Split) MemtableBytes() int64 { return s.Of(Memtables) / s.databases * 10 / tablesCost }
+// MemtableBytes is the size of one memtable: the inverse of [MemtablesFor].
+func (s Split) MemtableBytes() int64 {
+	return (s.Of(Memtables)/s.databases*10 + tablesCost - 1) / tablesCost
+}
 
 // MemtablesFor is what the databases take whose memtables have a size.
 func MemtablesFor(memtable int64, databases int) int64 {
-	return (memtable*tablesCost/10 + 1) * int64(databases)
+	return memtable * tablesCost / 10 * int64(databases)
 }
 
 // MemtableFor is the smallest memtable of a database that takes records of a size.

@@ -29,6 +29,11 @@ type Tuning struct {
 	Levels int
 }
 
+// FieldError is one thing that is wrong with a [Tuning].
+type FieldError struct{ Field, Reason string }
+
+func (e *FieldError) Error() string { return "engine " + e.Field + ": " + e.Reason }
+
 // Names of Tuning.Compression.
 const (
 	CompressionNone   = "none"
@@ -39,21 +44,21 @@ const (
 // Compressed reports whether blocks are.
 func (t Tuning) Compressed() bool { return t.Compression != "" && t.Compression != CompressionNone }
 
-// Validate reports everything that is wrong, in the names of the fields.
+// Validate reports everything that is wrong, joined, each as a [*FieldError].
 func (t Tuning) Validate() error {
 	c := t.withDefaults()
 	var errs []error
 	bad := func(field, format string, args ...any) {
-		errs = append(errs, fmt.Errorf("engine %s: %s", field, fmt.Sprintf(format, args...)))
+		errs = append(errs, &FieldError{Field: field, Reason: fmt.Sprintf(format, args...)})
 	}
 	if _, ok := codecs[c.Compression]; !ok {
 		bad("Compression", "%q: want %s, %s or %s", c.Compression, CompressionNone, CompressionSnappy, CompressionZstd)
 	}
 	switch least := int64(1 << 20); {
 	case !t.Compressed() && t.BlockCacheBytes != 0:
-		bad("BlockCacheBytes", "%d: without Compression blocks are read from mapped files, and a cache of them is of no use", t.BlockCacheBytes)
+		bad("BlockCacheBytes", "%d: without compression blocks are read from mapped files, and a cache of them is of no use", t.BlockCacheBytes)
 	case t.Compressed() && c.BlockCacheBytes < least:
-		bad("BlockCacheBytes", "%d: at least %d with Compression, or every read unpacks a block", c.BlockCacheBytes, least)
+		bad("BlockCacheBytes", "%d: at least %d with compression, or every read unpacks a block", c.BlockCacheBytes, least)
 	}
 	if c.BlockBytes < 1<<10 || c.BlockBytes > 64<<10 {
 		bad("BlockBytes", "%d: want 1024 to 65536", c.BlockBytes)
@@ -112,7 +117,7 @@ func (t Tuning) fits(dir string) error {
 		return nil //nolint:nilerr // damage is found, and dealt with, by opening
 	}
 	if have, want := len(m.Levels), t.withDefaults().Levels; have > want {
-		return fmt.Errorf("engine Levels: %d, but its tables lie on %d: an empty state directory can have fewer", want, have)
+		return &FieldError{Field: "Levels", Reason: fmt.Sprintf("%d, but its tables lie on %d: an empty state directory can have fewer", want, have)}
 	}
 	return nil
 }

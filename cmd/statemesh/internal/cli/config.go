@@ -2,10 +2,12 @@ package cli
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"github.com/statemesh/statemesh"
 	"github.com/statemesh/statemesh/cmd/statemesh/internal/configfile"
 )
 
@@ -26,14 +28,15 @@ func newConfigCommand(p Process) *cobra.Command {
 		Long: `List every setting of the configuration file: key, default, meaning. With a pattern, those whose key contains
 it. The entries of "views" are explained in docs/config.md.`,
 		Example: `  statemesh config cache
-  statemesh config validate mesh.yaml`,
+  statemesh config validate mesh.yaml
+  statemesh config memory mesh.yaml`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return listSettings(cmd, strings.Join(args, ""))
 		},
 	}
 	outputFlag(cmd)
-	cmd.AddCommand(newValidateCommand(p), newConfigDocsCommand())
+	cmd.AddCommand(newValidateCommand(p), newMemoryCommand(p), newConfigDocsCommand())
 	return cmd
 }
 
@@ -79,6 +82,69 @@ func newValidateCommand(p Process) *cobra.Command {
 	}
 	cmd.Flags().StringArrayVar(&sets, "set", nil, "setting as key=value, above file and environment; may be repeated")
 	return cmd
+}
+
+// memoryKeys are the settings of the parts of the memory limit; a part without one follows from the others.
+var memoryKeys = map[string]string{
+	"memtables": "store.memtable.bytes", "block_cache": "store.block.cache.bytes", "recent": "store.recent.max.bytes",
+	"uncommitted": "statestore.uncommitted.max.bytes", "record_cache": "statestore.cache.max.bytes", "restore": "restore.max.bytes",
+	"remote_cache": "query.cache.max.bytes", "queries": "query.max.bytes", "kafka_fetch": "fetch.max.bytes",
+	"input_buffers": "input.buffer.max.bytes", "kafka_produce": "buffer.memory",
+}
+
+func newMemoryCommand(p Process) *cobra.Command {
+	var sets []string
+	cmd := &cobra.Command{
+		Use:   "memory FILE",
+		Short: "Show how the memory of an instance is divided on this machine",
+		Long: `Show how memory.limit of a configuration file is divided among the parts of an instance on this machine, with the
+setting of each part. An instance shows the same at its start in the log, and while it runs under /statusz and in the metrics
+statemesh_memory_budget_bytes and statemesh_memory_used_bytes of its admin port.`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			out, err := newPrinter(cmd, "PART", "BYTES", "SET", "SETTING")
+			if err != nil {
+				return err
+			}
+			l, err := loadConfig(args[0], p.Env, sets)
+			if err != nil {
+				return err
+			}
+			m, err := l.Config.Memory()
+			if err != nil {
+				return err
+			}
+			return printMemory(out, m)
+		},
+	}
+	cmd.Flags().StringArrayVar(&sets, "set", nil, "setting as key=value, above file and environment; may be repeated")
+	outputFlag(cmd)
+	return cmd
+}
+
+type memoryRow struct {
+	Part    string `json:"part"`
+	Bytes   int64  `json:"bytes"`
+	Set     bool   `json:"set"`
+	Setting string `json:"setting,omitempty"`
+}
+
+func printMemory(out *printer, m statemesh.Memory) error {
+	rows := []memoryRow{{Part: "limit", Bytes: m.Limit, Set: m.Source == "set", Setting: "memory.limit"}}
+	for _, p := range m.Parts {
+		rows = append(rows, memoryRow{Part: p.Name, Bytes: p.Bytes, Set: p.Set, Setting: memoryKeys[p.Name]})
+	}
+	rows = append(rows, memoryRow{Part: "spare", Bytes: m.Spare})
+	for _, r := range rows {
+		set := ""
+		if r.Set {
+			set = "yes"
+		}
+		if err := out.row(r, r.Part, strconv.FormatInt(r.Bytes, 10), set, r.Setting); err != nil {
+			return err
+		}
+	}
+	return out.flush()
 }
 
 func newConfigDocsCommand() *cobra.Command {

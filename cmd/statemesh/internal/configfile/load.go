@@ -252,8 +252,13 @@ var fields = map[string]string{
 	"DialTimeout": "socket.connection.setup.timeout.ms", "MetadataMaxAge": "metadata.max.age.ms",
 	"StateDir": "state.dir", "Listen": "listen", "Advertise": "application.server", "AdminListen": "admin.listen",
 	"ShutdownTimeout": "shutdown.timeout.ms", "MoveBytes": "store.move.bytes", "MoveInterval": "store.move.interval.ms",
-	"IteratorMaxAge":      "store.iterator.max.age.ms",
-	"DefaultMaxStaleness": "query.default.max.staleness.ms", "CacheTTL": "query.cache.ttl.ms",
+	"IteratorMaxAge": "store.iterator.max.age.ms",
+	"MemoryLimit":    "memory.limit", "RecentBytes": "store.recent.max.bytes", "RestoreMaxBytes": "restore.max.bytes",
+	"Limits.Bytes": "query.max.bytes", "Engine.Databases": "store.databases", "Engine.MemtableBytes": "store.memtable.bytes",
+	"Engine.Compression": "store.compression", "Engine.BlockCacheBytes": "store.block.cache.bytes",
+	"Engine.BlockBytes": "store.block.bytes", "Engine.BloomFalsePositive": "store.bloom.false.positive", "Engine.Levels": "store.levels",
+	"Processor.UncommittedMaxBytes": "statestore.uncommitted.max.bytes",
+	"DefaultMaxStaleness":           "query.default.max.staleness.ms", "CacheTTL": "query.cache.ttl.ms",
 	"CacheNegativeTTL": "query.cache.negative.ttl.ms", "CacheBytes": "query.cache.max.bytes",
 	"TLS.CertFile": "tls.cert.file", "TLS.KeyFile": "tls.key.file", "TLS.CAFile": "tls.ca.file",
 	"TLS.MeshNames": "tls.mesh.names", "TLS.OptionalClientCert": "tls.client.auth", "Limits.Requests": "query.max.requests",
@@ -262,7 +267,7 @@ var fields = map[string]string{
 	"DeadLetter": "dead-letter", "Fail": "fail", "Continue": "continue",
 }
 
-var fieldName = regexp.MustCompile(`\b(?:(?:Kafka|TLS|SASL|Limits)\.)?[A-Z][A-Za-z]+\b`)
+var fieldName = regexp.MustCompile(`\b(?:(?:Kafka|TLS|SASL|Limits|Engine|Processor)\.)?[A-Z][A-Za-z]+\b`)
 
 // inKeys replaces the names of fields in text by those of settings.
 func inKeys(text string) string {

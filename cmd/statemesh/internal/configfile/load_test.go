@@ -168,7 +168,7 @@ func TestEveryFieldHasAKey(t *testing.T) {
 			switch name {
 			case "Processor":
 				walk("", f.Type)
-			case "Kafka", "TLS", "Limits":
+			case "Kafka", "TLS", "Limits", "Engine":
 				walk(f.Name+".", f.Type)
 			default:
 				if fields[name] == "" && fields[f.Name] == "" {
@@ -185,6 +185,21 @@ func TestEveryFieldHasAKey(t *testing.T) {
 	for f, name := range fields {
 		if !slices.Contains(known, name) {
 			t.Errorf("field %s is said to be %s, which is no setting", f, name)
+		}
+	}
+}
+
+// TestEngineOptionsOfAView: what the engine cannot do for one store is refused with the reason and the way out.
+func TestEngineOptionsOfAView(t *testing.T) {
+	t.Parallel()
+	for key, setting := range map[string]string{
+		"compression": "store.compression", "block_bytes": "store.block.bytes", "memtable": "store.memtable.bytes",
+		"bloom_false_positive": "store.bloom.false.positive", "levels": "store.levels",
+	} {
+		data := "application.id: app\nstate.dir: s\nbootstrap.servers: [a:1]\nviews:\n- name: v\n  topic: t\n  format: json\n  type: table\n  " + key + ": 1\n"
+		_, err := Load(Source{Path: "m.yaml", Data: []byte(data)})
+		if err == nil || !strings.Contains(err.Error(), "share its databases") || !strings.Contains(err.Error(), setting+" for the instance") {
+			t.Errorf("%s: %v", key, err)
 		}
 	}
 }

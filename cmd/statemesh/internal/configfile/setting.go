@@ -137,6 +137,25 @@ func integer[T ~int | ~int32 | ~int16 | ~int64](name, def string, lo, hi int64, 
 	}
 }
 
+// number takes a decimal number.
+func number(name, def string, at func(*draft) *float64, meaning string) Setting {
+	return Setting{
+		Name: name, Type: "number", Default: def, Meaning: meaning,
+		set: func(d *draft, v string) error {
+			n, err := strconv.ParseFloat(v, 64)
+			if err != nil || math.IsNaN(n) || math.IsInf(n, 0) {
+				return fmt.Errorf("%q is no number", v)
+			}
+			if n == 0 {
+				return errZero
+			}
+			*at(d) = n
+			return nil
+		},
+		get: func(d *draft) string { return strconv.FormatFloat(*at(d), 'g', -1, 64) },
+	}
+}
+
 // errZero refuses 0: in [statemesh.Config] it stands for the default, which is not what somebody means who writes it.
 var errZero = errors.New("0 is not possible; remove the line for the default")
 

@@ -51,7 +51,7 @@ const (
 
 // Sections lists the settings by what they are about.
 func Sections() []Section {
-	return slices.Concat([]Section{instance(), kafka()}, []Section{processing(), stores(), queries(), security(), logging()})
+	return slices.Concat([]Section{instance(), memory(), kafka()}, []Section{processing(), stores(), queries(), security(), logging()})
 }
 
 func instance() Section {
@@ -100,9 +100,9 @@ func kafka() Section {
 			"Replication factor of internal topics that are created; -1 is the broker's default."),
 		size("max.request.size", "1000012", func(d *draft) *int32 { return &d.cfg.Processor.Kafka.MaxRecordBytes },
 			"Largest batch, and so the largest record, that is produced. At most the smallest max.message.bytes of the topics written to."),
-		size("fetch.max.bytes", "16MiB", func(d *draft) *int64 { return &d.cfg.Processor.Kafka.FetchBytes },
+		size("fetch.max.bytes", "(by memory.limit, at most 16MiB)", func(d *draft) *int64 { return &d.cfg.Processor.Kafka.FetchBytes },
 			"Memory of what one stream thread fetches ahead; brokers are asked for as much less as the records compress."),
-		size("buffer.memory", "16MiB", func(d *draft) *int64 { return &d.cfg.Processor.Kafka.ProduceBytes },
+		size("buffer.memory", "(by memory.limit, at most 16MiB)", func(d *draft) *int64 { return &d.cfg.Processor.Kafka.ProduceBytes },
 			"What one stream thread holds to be produced; processing waits when it is reached."),
 		duration("request.timeout.ms", "10s", func(d *draft) *time.Duration { return &d.cfg.Processor.Kafka.RequestTimeout },
 			"How long a broker's answer may take beyond the waiting that the request itself asks for."),
@@ -112,6 +112,15 @@ func kafka() Section {
 			"How long opening a connection to a broker may take."),
 		duration("metadata.max.age.ms", "5m0s", func(d *draft) *time.Duration { return &d.cfg.Processor.Kafka.MetadataMaxAge },
 			"After how long the leaders of partitions are asked for again although nothing went wrong."),
+	}}
+}
+
+func memory() Section {
+	return Section{"Memory", []Setting{
+		offAtZero(size("memory.limit", "(80 % of the control group's limit, else 25 % of the machine's memory)", func(d *draft) *int64 { return &d.cfg.MemoryLimit },
+			"Memory of the instance, split among its parts; `statemesh config memory` shows how. Parts that are set themselves are taken out first. Sets GOMEMLIMIT unless that is set")),
+		size("restore.max.bytes", "(by memory.limit, at most 64MiB)", func(d *draft) *int64 { return &d.cfg.Processor.RestoreMaxBytes },
+			"What restores hold of their changelogs, over all tasks. At least 4MiB."),
 	}}
 }
 
@@ -136,13 +145,13 @@ func processing() Section {
 			"After how long the broker aborts the transaction of a silent instance. Between commit.interval.ms and session.timeout.ms."),
 		integer("buffered.records.per.partition", "1000", 1, 1<<31-1, func(d *draft) *int { return &d.cfg.Processor.BufferedRecordsPerPartition },
 			"Records of a partition that may wait before its fetching pauses."),
-		size("input.buffer.max.bytes", "64MiB", func(d *draft) *int64 { return &d.cfg.Processor.InputBufferMaxBytes },
+		size("input.buffer.max.bytes", "(by memory.limit, at most 64MiB)", func(d *draft) *int64 { return &d.cfg.Processor.InputBufferMaxBytes },
 			"Memory of the records of all partitions that may wait before fetching pauses. One record may be larger."),
 		integer("max.poll.records", "1000", 1, 1<<31-1, func(d *draft) *int { return &d.cfg.Processor.MaxPollRecords },
 			"Records taken at a time between two looks at timers and rebalances."),
-		size("statestore.uncommitted.max.bytes", "64MiB", func(d *draft) *int64 { return &d.cfg.Processor.UncommittedMaxBytes },
+		size("statestore.uncommitted.max.bytes", "(by memory.limit, at most 64MiB)", func(d *draft) *int64 { return &d.cfg.Processor.UncommittedMaxBytes },
 			"Uncommitted writes of the instance, to stores and to sinks, that force an early commit; -1: no bound."),
-		offAtZero(size("statestore.cache.max.bytes", "10MiB", func(d *draft) *int64 { return &d.cfg.Processor.CacheMaxBytes },
+		offAtZero(size("statestore.cache.max.bytes", "(by memory.limit, at most 10MiB)", func(d *draft) *int64 { return &d.cfg.Processor.CacheMaxBytes },
 			"Record cache of the stores that have one: changes go downstream when it is flushed")),
 		duration("max.task.idle.ms", "0s", func(d *draft) *time.Duration { return &d.cfg.Processor.MaxTaskIdle },
 			"How long a task waits for records of its other inputs, so that all are processed in the order of their timestamps."),
@@ -163,12 +172,28 @@ func processing() Section {
 
 func stores() Section {
 	return Section{"Stores", []Setting{
+		size("store.recent.max.bytes", "(by memory.limit, at most 256MiB)", func(d *draft) *int64 { return &d.cfg.RecentBytes },
+			"Committed changes of all tasks that wait to move to the engine, hot keys included."),
 		size("store.move.bytes", "32MiB", func(d *draft) *int64 { return &d.cfg.MoveBytes },
-			"Committed changes that a task keeps in memory before they move to the engine; less with more than two tasks, which keep 64MiB together."),
+			"Committed changes that a task keeps in memory before they move to the engine; less while all tasks together take half of store.recent.max.bytes."),
 		duration("store.move.interval.ms", "5s", func(d *draft) *time.Duration { return &d.cfg.MoveInterval },
 			"How long a committed change may wait before it moves to the engine. A restart after a crash replays at most this much."),
 		offAtZero(duration("store.iterator.max.age.ms", "5m0s", func(d *draft) *time.Duration { return &d.cfg.IteratorMaxAge },
 			"How long a query may keep a snapshot or an iterator open; then it ends with an error and is reported")),
+		integer("store.databases", "1", 1, 1024, func(d *draft) *int { return &d.cfg.Engine.Databases },
+			"Databases among which tasks are spread, at most the number of cores; each has memtables of its own."),
+		size("store.memtable.bytes", "(by memory.limit and max.request.size, at most 8MiB)", func(d *draft) *int64 { return &d.cfg.Engine.MemtableBytes },
+			"Size of a memtable, of which a database has up to three. A record may have 15 % of it; larger ones are refused at put."),
+		choice("store.compression", "none", func(d *draft) *string { return &d.cfg.Engine.Compression },
+			[]string{"none", "snappy", "zstd"}, "Compression of what is on disk, for all stores: they share one database."),
+		size("store.block.cache.bytes", "(by memory.limit, with store.compression at most 64MiB)", func(d *draft) *int64 { return &d.cfg.Engine.BlockCacheBytes },
+			"Unpacked blocks of each database. Refused without store.compression, where blocks lie in mapped files."),
+		size("store.block.bytes", "4KiB", func(d *draft) *int { return &d.cfg.Engine.BlockBytes },
+			"Size of a block on disk, 1KiB to 64KiB."),
+		number("store.bloom.false.positive", "0.01", func(d *draft) *float64 { return &d.cfg.Engine.BloomFalsePositive },
+			"How often a table is searched for a key that it does not have."),
+		integer("store.levels", "7", 3, 12, func(d *draft) *int { return &d.cfg.Engine.Levels },
+			"Levels of tables. Fewer than the state directory has are refused."),
 	}}
 }
 
@@ -180,12 +205,14 @@ func queries() Section {
 			"How long answers of other instances are kept")),
 		offAtZero(duration("query.cache.negative.ttl.ms", "1s", func(d *draft) *time.Duration { return &d.cfg.CacheNegativeTTL },
 			"The same for \"not found\"; at most query.cache.ttl.ms")),
-		offAtZero(size("query.cache.max.bytes", "32MiB", func(d *draft) *int64 { return &d.cfg.CacheBytes },
+		offAtZero(size("query.cache.max.bytes", "(by memory.limit, at most 32MiB)", func(d *draft) *int64 { return &d.cfg.CacheBytes },
 			"Memory of that cache")),
 		integer("query.max.requests", "1024", 1, 1<<31-1, func(d *draft) *int { return &d.cfg.Limits.Requests },
 			"Requests of clients in flight, scans apart; more are refused as overload."),
 		integer("query.max.scans", "128", 1, 1<<31-1, func(d *draft) *int { return &d.cfg.Limits.Scans },
 			"Scans of clients in flight; each holds snapshots and buffers."),
+		size("query.max.bytes", "(by memory.limit, at most 64MiB)", func(d *draft) *int64 { return &d.cfg.Limits.Bytes },
+			"Memory of all requests in flight with what is gathered for them; more are refused as overload. A message may have half of it."),
 		integer("query.max.batch.keys", "10000", 1, 1<<31-1, func(d *draft) *int { return &d.cfg.Limits.BatchKeys },
 			"Most keys of one multi-get."),
 		duration("query.default.deadline.ms", "10s", func(d *draft) *time.Duration { return &d.cfg.Limits.Deadline },

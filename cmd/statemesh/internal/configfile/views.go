@@ -93,6 +93,22 @@ func ViewKeys() []ViewKey {
 	}
 }
 
+// engineSetting is the setting that somebody may have in mind who writes an option of the engine into a view.
+func engineSetting(key string) (string, bool) {
+	plain := strings.NewReplacer("_", "", ".", "", "-", "").Replace(strings.ToLower(key))
+	for _, name := range []string{
+		"store.databases", "store.memtable.bytes", "store.compression", "store.block.cache.bytes", "store.block.bytes",
+		"store.bloom.false.positive", "store.levels",
+	} {
+		full := strings.ReplaceAll(name, ".", "")
+		short := strings.TrimPrefix(full, "store")
+		if plain == full || plain == short || plain+"bytes" == short {
+			return name, true
+		}
+	}
+	return "", false
+}
+
 func viewText[T ~string](name, typ, def string, at func(*views.View) *T, meaning string) ViewKey {
 	return ViewKey{
 		Name: name, Type: typ, Default: def, Meaning: meaning,
@@ -178,6 +194,9 @@ func (p *parser) viewKeys(v *views.View, path, prefix string, m *yaml.Node) {
 			hint := "a view has " + strings.Join(names, ", ")
 			if near := nearest(full, names); near != "" {
 				hint = "did you mean " + near + "?"
+			}
+			if setting, ok := engineSetting(full); ok {
+				hint = "all stores of an instance share its databases: set " + setting + " for the instance; in_memory is what a view can choose"
 			}
 			p.bad(key, "unknown key "+full+" in "+path, hint)
 			continue

@@ -1,0 +1,147 @@
+package statemesh
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/statemesh/statemesh/internal/membudget"
+)
+
+// TestMemoryReachesItsParts: each share is where the part will look for it, per thread and per database where that is how it
+// counts; what is set stays; and the outcome divides to itself.
+func TestMemoryReachesItsParts(t *testing.T) {
+	t.Parallel()
+	c := valid()
+	c.MemoryLimit = 512 << 20
+	c.Processor.NumStreamThreads = 4
+	c.RecentBytes = 50 << 20
+	c.Processor.Kafka.FetchBytes = 3 << 20
+	c.Engine.Compression = "zstd"
+	m, d, err := c.memory(membudget.Default{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if m.Source != "set" || m.Limit != 512<<20 || m.Go >= m.Limit || m.Go < m.Limit/2 {
+		t.Errorf("%+v", m)
+	}
+	for part, have := range map[membudget.Part]int64{
+		membudget.Recent: d.RecentBytes, membudget.Fetch: 4 * d.Processor.Kafka.FetchBytes,
+		membudget.Uncommitted: d.Processor.UncommittedMaxBytes, membudget.RecordCache: d.Processor.CacheMaxBytes,
+		membudget.Restore: d.Processor.RestoreMaxBytes, membudget.Input: d.Processor.InputBufferMaxBytes,
+		membudget.RemoteCache: d.CacheBytes, membudget.Queries: d.Limits.Bytes, membudget.BlockCache: d.Engine.BlockCacheBytes,
+	} {
+		if want := m.Of(string(part)); have != want || have == 0 {
+			t.Errorf("%s: %d, its share is %d", part, have, want)
+		}
+	}
+	if have, share := 8*d.Processor.Kafka.ProduceBytes, m.Of("kafka_produce"); have > share || have < share-8 {
+		t.Errorf("produce: %d of all threads with what records cost beside, its share is %d", have, share)
+	}
+	if have, share := membudget.MemtablesFor(d.Engine.MemtableBytes, 1), m.Of("memtables"); have > share+9 || have < share-9 {
+		t.Errorf("memtables: %d, its share is %d", have, share)
+	}
+	if d.RecentBytes != 50<<20 || d.Processor.Kafka.FetchBytes != 3<<20 {
+		t.Errorf("recent %d and fetch %d, both were set", d.RecentBytes, d.Processor.Kafka.FetchBytes)
+	}
+	if err := d.withDefaults().Validate(); err != nil {
+		t.Errorf("what the split makes: %v", err)
+	}
+}
+
+func TestMemoryOff(t *testing.T) {
+	t.Parallel()
+	c := valid()
+	c.MemoryLimit, c.CacheTTL, c.Processor.CacheMaxBytes, c.Processor.UncommittedMaxBytes = -1, -1, -1, -1
+	m, d, err := c.memory(membudget.Default{Limit: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if m.Source != "none" || m.Go != 0 || m.Of("recent") != 256<<20 {
+		t.Errorf("%+v", m)
+	}
+	if m.Of("remote_cache") != 0 || m.Of("record_cache") != 0 {
+		t.Errorf("what is switched off has %d and %d", m.Of("remote_cache"), m.Of("record_cache"))
+	}
+	if d.Processor.CacheMaxBytes != -1 || d.Processor.UncommittedMaxBytes != -1 {
+		t.Errorf("cache %d, uncommitted %d: both were switched off", d.Processor.CacheMaxBytes, d.Processor.UncommittedMaxBytes)
+	}
+}
+
+// TestMemoryRefused: a limit that cannot work says what is needed, and that works.
+func TestMemoryRefused(t *testing.T) {
+	t.Parallel()
+	c := valid()
+	c.MemoryLimit = 100 << 20
+	err := c.Validate()
+	small, ok := errors.AsType[*MemoryLimitError](err)
+	if !ok {
+		t.Fatalf("100 MiB: %v", err)
+	}
+	if f, ok := errors.AsType[*FieldError](err); !ok || f.Field != "MemoryLimit" || !strings.Contains(f.Reason, "need "+membudget.Text(small.Need)) {
+		t.Errorf("%v", err)
+	}
+	c.MemoryLimit = small.Need
+	if err := c.Validate(); err != nil {
+		t.Errorf("with what is needed: %v", err)
+	}
+}
+
+func TestMemoryContradictions(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		change func(*Config)
+		want   string
+	}{
+		"no bound in a bound":  {func(c *Config) { c.MemoryLimit, c.Processor.UncommittedMaxBytes = 1<<30, -1 }, "UncommittedMaxBytes"},
+		"parts above the sum":  {func(c *Config) { c.MemoryLimit, c.RecentBytes = 512<<20, 600<<20 }, "recent 600MiB as set"},
+		"cache for nothing":    {func(c *Config) { c.Engine.BlockCacheBytes = 1 << 20 }, "Engine.BlockCacheBytes"},
+		"unknown compression":  {func(c *Config) { c.Engine.Compression = "lzo" }, "Engine.Compression"},
+		"too many databases":   {func(c *Config) { c.Engine.Databases = 10_000 }, "Engine.Databases"},
+		"tiny memtables":       {func(c *Config) { c.Engine.MemtableBytes = 1000 }, "Engine.MemtableBytes"},
+		"tiny recent":          {func(c *Config) { c.RecentBytes = 1000 }, "RecentBytes"},
+		"negative query bytes": {func(c *Config) { c.Limits.Bytes = -1 }, "Limits.Bytes"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			conf := valid()
+			c.change(&conf)
+			if err := conf.Validate(); err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("%v, want an error that names %s", err, c.want)
+			}
+		})
+	}
+}
+
+// TestMemoryMetrics: every part has its budget, those that count say what they use, and nothing stays behind.
+func TestMemoryMetrics(t *testing.T) {
+	t.Parallel()
+	c := valid()
+	c.MemoryLimit = 512 << 20
+	m, err := c.Memory()
+	if err != nil {
+		t.Fatal(err)
+	}
+	reg := prometheus.NewRegistry()
+	metrics := &memoryMetrics{
+		reg: reg, parts: m.Parts, used: map[string]func() int64{"recent": func() int64 { return 42 }},
+		budget: prometheus.NewDesc("budget", "b", []string{"part"}, nil), live: prometheus.NewDesc("used", "u", []string{"part"}, nil),
+	}
+	reg.MustRegister(metrics)
+	families, err := reg.Gather()
+	if err != nil || len(families) != 2 {
+		t.Fatalf("%d families, %v", len(families), err)
+	}
+	if n := len(families[0].GetMetric()); n != len(m.Parts) {
+		t.Errorf("%d budgets of %d parts", n, len(m.Parts))
+	}
+	if live := families[1].GetMetric(); len(live) != 1 || live[0].GetGauge().GetValue() != 42 {
+		t.Errorf("in use: %v", live)
+	}
+	metrics.unregister()
+	if families, err := reg.Gather(); err != nil || len(families) != 0 {
+		t.Errorf("%d families stay, %v", len(families), err)
+	}
+}
