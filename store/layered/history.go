@@ -255,11 +255,14 @@ func (it *versionIterator) Close() {
 
 // valid says why what the scan has read may not be shown any more.
 func (w *walk) valid() error {
+	cause := w.cause.Load()
 	switch {
+	case cause != nil:
+		return *cause
 	case w.stores.closed.Load(), w.end.pin != nil && w.end.pin.cut.Load():
 		return store.ErrClosed
 	case w.end.snap != nil && w.end.snap.closed():
-		return store.ErrClosed
+		return w.end.snap.why()
 	}
 	if w.end.stop != nil {
 		if err := w.end.stop(); err != nil {
