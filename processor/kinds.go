@@ -32,6 +32,19 @@ func (c *Context) SessionStore(name store.Name) (store.Session, error) {
 	return &limitedSession{Session: s, limited: c.task.limit(name)}, nil
 }
 
+// VersionedStore returns a versioned store that is connected to this node; see [Context.Store]. *store.WrongKindError when it
+// is of another kind.
+func (c *Context) VersionedStore(name store.Name) (store.Versioned, error) {
+	if !slices.Contains(c.node.def.stores, name) {
+		return nil, &store.UnknownStoreError{Store: name, Known: c.node.def.stores}
+	}
+	v, err := c.task.state.Versioned(name)
+	if err != nil || c.task.logs[name] == nil {
+		return v, err
+	}
+	return &limitedVersioned{Versioned: v, limited: c.task.limit(name)}, nil
+}
+
 // rowOverhead is what the key of a row has beside the key of its window or session, at most.
 const rowOverhead = 16
 
@@ -63,4 +76,19 @@ func (l *limitedSession) Put(key []byte, start, end int64, v store.Value) error 
 		return err
 	}
 	return l.Session.Put(key, start, end, v)
+}
+
+// limitedVersioned refuses what the store's changelog would refuse later.
+type limitedVersioned struct {
+	store.Versioned
+
+	limited
+}
+
+// Put implements store.Versioned.
+func (l *limitedVersioned) Put(key []byte, v store.Value) (validTo int64, err error) {
+	if err := l.check(len(key), v); err != nil {
+		return 0, err
+	}
+	return l.Versioned.Put(key, v)
 }

@@ -7,8 +7,8 @@ import (
 	"github.com/statemesh/statemesh/store"
 )
 
-// A processor writes windows and sessions within its task: what an abort takes back was never there.
-func TestTaskKeepsWindowsAndSessions(t *testing.T) {
+// A processor writes windows, sessions and versions within its task: what an abort takes back was never there.
+func TestTaskKeepsEveryKind(t *testing.T) {
 	t.Parallel()
 	b := newTaskBench(t, func(s *seer) {
 		s.do = func(ctx *Context, r *Record) error {
@@ -20,8 +20,13 @@ func TestTaskKeepsWindowsAndSessions(t *testing.T) {
 			if err != nil {
 				return err
 			}
+			y, err := ctx.VersionedStore("versions")
+			if err != nil {
+				return err
+			}
 			v := store.Value{Data: []byte{byte(r.Timestamp)}, Timestamp: r.Timestamp}
-			return errors.Join(w.Put([]byte("k"), r.Timestamp/10*10, v), z.Put([]byte("k"), r.Timestamp, r.Timestamp+1, v))
+			_, err = y.Put([]byte("k"), v)
+			return errors.Join(err, w.Put([]byte("k"), r.Timestamp/10*10, v), z.Put([]byte("k"), r.Timestamp, r.Timestamp+1, v))
 		}
 	}, nil, "x")
 	b.push(0, "0@11")
@@ -49,6 +54,13 @@ func TestTaskKeepsWindowsAndSessions(t *testing.T) {
 	if _, err := z.Fetch([]byte("k"), 12, 13); !errors.Is(err, store.ErrNotFound) {
 		t.Error(err)
 	}
+	y, err := b.task.state.Versioned("versions")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if v, err := y.Get([]byte("k")); err != nil || v.Timestamp != 11 || v.ValidTo != store.NoEnd {
+		t.Error(v, err)
+	}
 }
 
 // PL-14, and a store is what it was declared as.
@@ -59,26 +71,32 @@ func TestTaskRefusesOfEveryKind(t *testing.T) {
 		s.do = func(ctx *Context, _ *Record) error {
 			w, err1 := ctx.WindowStore("windows")
 			z, err2 := ctx.SessionStore("sessions")
-			if err := errors.Join(err1, err2); err != nil {
+			y, err3 := ctx.VersionedStore("versions")
+			if err := errors.Join(err1, err2, err3); err != nil {
 				return err
 			}
-			for _, err := range []error{w.Put([]byte("k"), 0, large), z.Put([]byte("k"), 0, 0, large)} {
+			_, err := y.Put(make([]byte, 11), large)
+			for _, err := range []error{err, w.Put([]byte("k"), 0, large), z.Put([]byte("k"), 0, 0, large)} {
 				if e, ok := errors.AsType[*store.TooLargeError](err); !ok || e.Setting != "the test" {
 					t.Errorf("put: %v", err)
 				}
 			}
-			_, err := ctx.WindowStore("sessions")
+			_, err = ctx.WindowStore("sessions")
 			_, err1 = ctx.SessionStore("s")
-			_, err2 = ctx.Store("windows")
-			for _, err := range []error{err, err1, err2} {
+			_, err2 = ctx.Store("versions")
+			_, err3 = ctx.VersionedStore("windows")
+			for _, err := range []error{err, err1, err2, err3} {
 				if !errors.Is(err, store.ErrWrongKind) {
 					t.Error(err)
 				}
 			}
 			_, err1 = ctx.WindowStore("nowhere")
 			_, err2 = ctx.SessionStore("nowhere")
-			if !errors.Is(err1, store.ErrUnknownStore) || !errors.Is(err2, store.ErrUnknownStore) {
-				t.Error(err1, err2)
+			_, err3 = ctx.VersionedStore("nowhere")
+			for _, err := range []error{err1, err2, err3} {
+				if !errors.Is(err, store.ErrUnknownStore) {
+					t.Error(err)
+				}
 			}
 			return nil
 		}

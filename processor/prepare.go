@@ -121,6 +121,8 @@ func (r *Runtime) ensureInternal(ctx context.Context, adm *kadm.Client, plan *Pl
 		}
 		if k := c.Store.Kind; k == store.KindWindow || k == store.KindTimestampedWindow || k == store.KindSession {
 			w.Retention = c.Store.Retention
+		} else if k == store.KindVersioned {
+			w.History = c.Store.Retention
 		}
 		if ran[r.built.stores[c.Store.Name].sub.id] {
 			w.MustExist = proof

@@ -64,7 +64,8 @@ func newTaskBench(t *testing.T, change func(*seer), env func(*taskEnv), topics .
 		}, "source").
 		AddStateStore(store.Spec{Name: "s", Kind: store.KindKeyValue}, "seer").
 		AddStateStore(store.Spec{Name: "windows", Kind: store.KindTimestampedWindow, WindowSize: 10 * time.Millisecond, Retention: time.Second}, "seer").
-		AddStateStore(store.Spec{Name: "sessions", Kind: store.KindSession, Retention: time.Second}, "seer")
+		AddStateStore(store.Spec{Name: "sessions", Kind: store.KindSession, Retention: time.Second}, "seer").
+		AddStateStore(store.Spec{Name: "versions", Kind: store.KindVersioned, Retention: time.Second}, "seer")
 	built, err := topology.Build("app")
 	if err != nil {
 		t.Fatal(err)

@@ -74,17 +74,11 @@ func badSpec(s store.Spec) string {
 	if reason := badName(string(s.Name)); reason != "" {
 		return reason
 	}
-	if s.Caching && s.Kind == store.KindVersioned {
-		return "a versioned store has no record cache: each put is a version of its own"
-	}
 	if s.Caching && s.RetainDuplicates {
 		return "a store that keeps duplicates has no record cache: no put replaces another"
 	}
 	if err := s.Validate(); err != nil {
 		return err.Error()
-	}
-	if s.Kind == store.KindVersioned {
-		return "a versioned store cannot be declared yet"
 	}
 	for _, f := range []struct{ field, format string }{{"key", s.KeyFormat}, {"value", s.ValueFormat}} {
 		if f.format != "" && !slices.Contains(serde.KnownFormats(), f.format) {

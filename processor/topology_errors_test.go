@@ -111,6 +111,18 @@ func TestBuildErrors(t *testing.T) {
 			`topology: store "a": retention 1m0s is below the window size 1h0m0s`,
 		},
 		{
+			"versions without history", source().AddStateStore(store.Spec{Name: "a", Kind: store.KindVersioned}, "p"),
+			`topology: store "a": a versioned store needs a retention of its history`,
+		},
+		{
+			"versions behind a record cache", source().AddStateStore(store.Spec{Name: "a", Kind: store.KindVersioned, Retention: time.Hour, Caching: true}, "p"),
+			`topology: store "a": a versioned store has no record cache: each put is a version of its own`,
+		},
+		{
+			"duplicate versions", source().AddStateStore(store.Spec{Name: "a", Kind: store.KindVersioned, Retention: time.Hour, RetainDuplicates: true}, "p"),
+			`topology: store "a": a versioned store keeps no duplicates`,
+		},
+		{
 			"store of unknown format", source().AddStateStore(store.Spec{Name: "a", Kind: store.KindKeyValue, ValueFormat: "xml"}, "p"),
 			`topology: store "a": value format "xml" is not one of bytes, string, bool, int16, int32, int64, float, double, uuid, time, json, ordered-int32, ordered-int64, ordered-double, avro, json-schema`,
 		},

@@ -81,12 +81,16 @@ type Internal struct {
 	// [AdditionalRetention], and deletes them then (upstream's WindowedChangelogTopicConfig); a topic that deletes earlier than
 	// the store does is refused. 0: a changelog keeps every key.
 	Retention time.Duration
+	// History of the changelog of a versioned store: how far it goes back. Compaction leaves records alone for that and
+	// [AdditionalRetention] (upstream's VersionedChangelogTopicConfig), or a restore would find the latest version of a key
+	// and no other; a topic that compacts earlier than the history reaches is refused. 0: the latest value is all there is.
+	History time.Duration
 	// MustExist, if not empty, is the proof that the topic has existed ("group app has committed offsets"): a missing
 	// topic is then *LostError and not created.
 	MustExist string
 }
 
-// AdditionalRetention is how much longer the broker keeps windows than their store: it goes by the wall clock, the store by
+// AdditionalRetention is how much longer the broker keeps windows and versions than their store: it goes by the wall clock, the store by
 // the time of records (upstream's default of windowstore.changelog.additional.retention.ms).
 const AdditionalRetention = 24 * time.Hour
 
@@ -96,11 +100,14 @@ func (i Internal) config() map[string]string {
 		c[cleanupPolicy] = "compact,delete"
 		c[retentionMillis] = strconv.FormatInt(keptFor(i.Retention), 10)
 	}
+	if i.History > 0 {
+		c[minCompactionLag] = strconv.FormatInt(keptFor(i.History), 10)
+	}
 	maps.Copy(c, i.Config)
 	return c
 }
 
-// keptFor is the retention of the changelog of a store that keeps windows for d, in milliseconds.
+// keptFor is for how long the changelog of a store that keeps windows or history for d has all of it, in milliseconds.
 func keptFor(d time.Duration) int64 {
 	if ms := d.Milliseconds(); ms < math.MaxInt64-AdditionalRetention.Milliseconds() {
 		return ms + AdditionalRetention.Milliseconds()
@@ -294,12 +301,23 @@ func verify(want Internal, info Info, have map[string]string) (errs []error) {
 				why(want.Kind, setting), want.Topic, setting, bracketed(w)),
 		})
 	}
-	if ms, err := strconv.ParseInt(have[retentionMillis], 10, 64); want.Retention > 0 && err == nil && ms >= 0 && ms < want.Retention.Milliseconds() {
-		w := config[retentionMillis]
+	for _, least := range []struct {
+		setting string
+		kept    time.Duration
+		why     string
+	}{
+		{retentionMillis, want.Retention, "the broker deletes windows that the store keeps, and a restore lacks them"},
+		{minCompactionLag, want.History, "compaction takes versions away that the store keeps, and a restore lacks them"},
+	} {
+		ms, err := strconv.ParseInt(have[least.setting], 10, 64)
+		if least.kept == 0 || err != nil || ms < 0 || ms >= least.kept.Milliseconds() {
+			continue
+		}
 		errs = append(errs, &MismatchError{
-			Topic: want.Topic, Setting: retentionMillis, Have: have[retentionMillis], Want: "at least " + strconv.FormatInt(want.Retention.Milliseconds(), 10),
-			Fix: fmt.Sprintf("the broker deletes windows that the store keeps, and a restore lacks them; kafka-configs.sh --alter --entity-type topics --entity-name %s --add-config %s=%s sets it",
-				want.Topic, retentionMillis, w),
+			Topic: want.Topic, Setting: least.setting, Have: have[least.setting],
+			Want: "at least " + strconv.FormatInt(least.kept.Milliseconds(), 10),
+			Fix: fmt.Sprintf("%s; kafka-configs.sh --alter --entity-type topics --entity-name %s --add-config %s=%s sets it",
+				least.why, want.Topic, least.setting, config[least.setting]),
 		})
 	}
 	return errs

@@ -108,6 +108,33 @@ func TestCR16WindowChangelogs(t *testing.T) {
 	})
 }
 
+// TestCR16VersionedChangelogs: the history of a versioned store is left alone by compaction until it is a day older than the
+// store keeps it; a topic that compacts what the store has is refused.
+func TestCR16VersionedChangelogs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		want := Internal{Topic: "app-prices-changelog", Kind: Changelog, Partitions: 2, History: 48 * time.Hour}
+		if _, err := Ensure(t.Context(), w.adm, []Internal{want}); err != nil {
+			t.Fatal(err)
+		}
+		for key, value := range map[string]string{"cleanup.policy": "compact", "min.compaction.lag.ms": "259200000"} {
+			if have := w.TopicInfo(want.Topic).Configs[key]; have == nil || *have != value {
+				t.Errorf("%s is not %s", key, value)
+			}
+		}
+		want.History = 72 * time.Hour
+		if _, err := Ensure(t.Context(), w.adm, []Internal{want}); err != nil {
+			t.Error(err)
+		}
+		want.History = 73 * time.Hour
+		_, err := Ensure(t.Context(), w.adm, []Internal{want})
+		if e, ok := errors.AsType[*MismatchError](err); !ok || e.Setting != "min.compaction.lag.ms" || e.Want != "at least 262800000" ||
+			!strings.Contains(e.Fix, "min.compaction.lag.ms=349200000") {
+			t.Error(err)
+		}
+	})
+}
+
 func TestEnsureCreates(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
