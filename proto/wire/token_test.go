@@ -116,3 +116,23 @@ func TestTokenRandom(t *testing.T) {
 		}
 	}
 }
+
+// BenchmarkToken is what the token of an answer costs at either end: each answer has one.
+func BenchmarkToken(b *testing.B) {
+	tok := store.Token{Cuts: map[store.Partition]store.Cut{3: {TopicID: [16]byte{1}, Next: 1 << 30}}}
+	enc := FromToken("flights-per-carrier", tok)
+	b.Run("encode", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			FromToken("flights-per-carrier", tok)
+		}
+	})
+	b.Run("decode", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			if _, _, err := ToToken(enc); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+}

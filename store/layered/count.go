@@ -21,33 +21,37 @@ const (
 
 type counted struct {
 	keys     int64
+	bytes    int64  // of keys and values
 	tick     uint64 // of the view that was counted, 0 for a count that is not of a view
 	at       time.Time
 	duration time.Duration
 }
 
-// estimate returns the number of keys of the view with this tick; 0 names no view.
-func (c *counter) estimate(tick uint64, scan func() (store.Iterator, error)) (int64, error) {
+// estimate returns the size of the view with this tick; 0 names no view.
+func (c *counter) estimate(tick uint64, scan func() (store.Iterator, error)) (*counted, error) {
 	start := time.Now()
 	if last := c.last.Load(); last != nil {
 		same := tick != 0 && last.tick == tick
 		if same || last.duration > countQuick && start.Sub(last.at) < countRest*last.duration {
-			return last.keys, nil
+			return last, nil
 		}
 	}
 	it, err := scan()
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
 	defer it.Close()
-	var n int64
+	n := &counted{tick: tick}
 	for it.Next() {
-		n++
+		e := it.Entry()
+		n.keys++
+		n.bytes += int64(len(e.Key) + len(e.Data))
 	}
 	if err := it.Err(); err != nil {
-		return 0, err
+		return nil, err
 	}
-	end := time.Now()
-	c.last.Store(&counted{keys: n, tick: tick, at: end, duration: end.Sub(start)})
+	n.at = time.Now()
+	n.duration = n.at.Sub(start)
+	c.last.Store(n)
 	return n, nil
 }

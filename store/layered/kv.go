@@ -126,7 +126,11 @@ func (p *part) ApproximateCount() (int64, error) {
 	if transient {
 		defer p.task.end()
 	}
-	return p.counts.estimate(0, func() (store.Iterator, error) { return p.scan(plainScan(span{})) })
+	n, err := p.counts.estimate(0, func() (store.Iterator, error) { return p.scan(plainScan(span{})) })
+	if err != nil {
+		return 0, err
+	}
+	return n.keys, nil
 }
 
 // get reads a row as the writer: its overlay, then what is published. The turn is held.

@@ -112,9 +112,18 @@ func (r *sessionReader) Scan(ctx context.Context, s store.SessionScan) (store.It
 
 // ApproximateCount counts the sessions, or gives a recent count; see counter.
 func (r *sessionReader) ApproximateCount(ctx context.Context) (int64, error) {
-	return r.count(func() (store.Iterator, error) {
+	return r.count(r.all(ctx))
+}
+
+// ApproximateBytes is how much the keys and values are that ApproximateCount counts; see [store.Sized].
+func (r *sessionReader) ApproximateBytes(ctx context.Context) (int64, error) {
+	return r.bytes(r.all(ctx))
+}
+
+func (r *sessionReader) all(ctx context.Context) func() (store.Iterator, error) {
+	return func() (store.Iterator, error) {
 		return r.Scan(ctx, store.SessionScan{LatestEnd: math.MaxInt64, LatestStart: math.MaxInt64})
-	})
+	}
 }
 
 // checkSession refuses what cannot be a session.

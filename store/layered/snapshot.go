@@ -268,13 +268,32 @@ func (r *reader) scanRows(ctx context.Context, sc rowScan) (store.Iterator, erro
 
 // ApproximateCount counts the keys, or gives a recent count; see counter.
 func (r *reader) ApproximateCount(ctx context.Context) (int64, error) {
-	return r.count(func() (store.Iterator, error) { return r.Scan(ctx, store.Scan{}) })
+	return r.count(r.all(ctx))
+}
+
+// ApproximateBytes is how much the keys and values are that ApproximateCount counts; see [store.Sized].
+func (r *reader) ApproximateBytes(ctx context.Context) (int64, error) { return r.bytes(r.all(ctx)) }
+
+func (r *reader) all(ctx context.Context) func() (store.Iterator, error) {
+	return func() (store.Iterator, error) { return r.Scan(ctx, store.Scan{}) }
 }
 
 func (r *reader) name() store.Name { return r.store().spec.Name }
 
 func (r *reader) count(scan func() (store.Iterator, error)) (int64, error) {
-	return r.store().counts.estimate(r.snap.view.tick, scan)
+	n, err := r.store().counts.estimate(r.snap.view.tick, scan)
+	if err != nil {
+		return 0, err
+	}
+	return n.keys, nil
+}
+
+func (r *reader) bytes(scan func() (store.Iterator, error)) (int64, error) {
+	n, err := r.store().counts.estimate(r.snap.view.tick, scan)
+	if err != nil {
+		return 0, err
+	}
+	return n.bytes, nil
 }
 
 // getRow returns the value of a row, or store.ErrNotFound. The caller has entered the snapshot.

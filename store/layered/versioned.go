@@ -334,7 +334,16 @@ func (r *versionedReader) Scan(ctx context.Context, s store.VersionScan) (store.
 
 // ApproximateCount counts the keys that have a latest version, or gives a recent count; see counter.
 func (r *versionedReader) ApproximateCount(ctx context.Context) (int64, error) {
-	return r.count(func() (store.Iterator, error) { return r.scanRows(ctx, latestRows()) })
+	return r.count(r.latest(ctx))
+}
+
+// ApproximateBytes is how much the keys and latest values are that ApproximateCount counts; see [store.Sized].
+func (r *versionedReader) ApproximateBytes(ctx context.Context) (int64, error) {
+	return r.bytes(r.latest(ctx))
+}
+
+func (r *versionedReader) latest(ctx context.Context) func() (store.Iterator, error) {
+	return func() (store.Iterator, error) { return r.scanRows(ctx, latestRows()) }
 }
 
 // eachRow reads rows of the snapshot, which the caller has entered.

@@ -113,7 +113,16 @@ func (r *windowReader) Scan(ctx context.Context, s store.WindowScan) (store.Iter
 
 // ApproximateCount counts the rows, or gives a recent count; see counter.
 func (r *windowReader) ApproximateCount(ctx context.Context) (int64, error) {
-	return r.count(func() (store.Iterator, error) { return r.Scan(ctx, store.WindowScan{To: math.MaxInt64}) })
+	return r.count(r.all(ctx))
+}
+
+// ApproximateBytes is how much the keys and values are that ApproximateCount counts; see [store.Sized].
+func (r *windowReader) ApproximateBytes(ctx context.Context) (int64, error) {
+	return r.bytes(r.all(ctx))
+}
+
+func (r *windowReader) all(ctx context.Context) func() (store.Iterator, error) {
+	return func() (store.Iterator, error) { return r.Scan(ctx, store.WindowScan{To: math.MaxInt64}) }
 }
 
 // windowAt selects the rows of one window.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
+	"encoding/json"
 	"fmt"
 	"net"
 	"path/filepath"
@@ -299,6 +300,23 @@ func TestDescribe(t *testing.T) {
 	code, stdout, stderr := in.run(t, "describe per-hour -o json")
 	if code != exitOK || strings.Count(stdout, "\n") != kindPartitions || strings.Count(stdout, in.endpoint) != kindPartitions || !strings.Contains(stdout, `"approximate_rows":`) {
 		t.Errorf("exit %d: %s%s", code, stdout, stderr)
+	}
+	// Three airports, each with three windows of a key of 3 bytes and a value of 8.
+	var rows, bytes int64
+	for line := range strings.Lines(stdout) {
+		var r partitionRow
+		if err := json.Unmarshal([]byte(line), &r); err != nil {
+			t.Fatal(err)
+		}
+		rows, bytes = rows+*r.Rows, bytes+*r.Bytes
+	}
+	if rows != 9 || bytes != 9*(3+8) {
+		t.Errorf("%d rows, %d bytes\n%s", rows, bytes, stdout)
+	}
+	for _, name := range []string{"latest", "visits", "prices"} {
+		if code, stdout, stderr := in.run(t, "describe "+name); code != exitOK || strings.Contains(withoutHeader(stdout), "- -") {
+			t.Errorf("%s: exit %d: %s%s", name, code, stdout, stderr)
+		}
 	}
 }
 
