@@ -4,9 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
-	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -103,52 +101,6 @@ func TestReadsLeftOpen(t *testing.T) {
 			t.Error(err)
 		}
 	})
-}
-
-// TestReadsEndInTheMiddle: reads go on while the limit, which is very short, ends them: each ends with all of its rows or
-// with an error.
-func TestReadsEndInTheMiddle(t *testing.T) {
-	t.Parallel()
-	const rows = 2000
-	s := openStores(t, layered.Config{Dir: t.TempDir(), IteratorMaxAge: 10 * time.Millisecond})
-	task := openTask(t, s, task0, disk)
-	for i := range rows {
-		set(t, task, "d", fmt.Sprintf("%05d", i), "v")
-	}
-	task.Commit(checkpoint(1, "d"))
-	ctx, cancel := context.WithCancel(t.Context())
-	var wg sync.WaitGroup
-	wg.Go(func() { _ = s.Run(ctx) })
-	whole, cut := 0, 0
-	for cut < 20 || whole == 0 {
-		snap, err := task.Snapshot()
-		if err != nil {
-			t.Fatal(err)
-		}
-		it := scan(t, t.Context(), snap)
-		n := 0
-		for it.Next() {
-			n++
-			for start := time.Now(); cut < 20 && n == rows/2 && time.Since(start) < 30*time.Millisecond; {
-				runtime.Gosched()
-			}
-		}
-		switch {
-		case it.Err() == nil && n == rows:
-			whole++
-		case errors.Is(it.Err(), store.ErrOpenTooLong):
-			cut++
-		default:
-			t.Fatalf("%d rows of %d, %v", n, rows, it.Err())
-		}
-		it.Close()
-		snap.Close()
-	}
-	cancel()
-	wg.Wait()
-	if n, m := s.OpenSnapshots(), s.OpenIterators(); n != 0 || m != 0 {
-		t.Errorf("at the end: %d snapshots, %d iterators", n, m)
-	}
 }
 
 // TestReadOfEndedRequest: an iterator whose context has ended is closed although nobody asks it for more.
