@@ -90,11 +90,11 @@ func (t *thread) resume() {
 	room := bytes <= t.inputShare()/2
 	for _, o := range t.running {
 		for _, in := range o.task.inputs {
-			if !in.paused || in.waiting() > 0 && !(room && in.waiting() <= t.rt.cfg.BufferedRecordsPerPartition/2) {
-				continue
+			few := in.waiting() <= t.rt.cfg.BufferedRecordsPerPartition/2
+			if in.paused && (in.waiting() == 0 || room && few) {
+				in.paused = false
+				t.member.client.ResumeFetchPartitions(map[string][]int32{in.tp.Topic: {int32(in.tp.Partition)}})
 			}
-			in.paused = false
-			t.member.client.ResumeFetchPartitions(map[string][]int32{in.tp.Topic: {int32(in.tp.Partition)}})
 		}
 	}
 }

@@ -236,7 +236,7 @@ func (in *instance) compareReads(ctx context.Context, p store.Partition, ahead, 
 	after, running, err := in.sum(ctx, p, store.ReadUncommitted)
 	if e, ok := errors.AsType[*store.NotReadyError](err); ok {
 		if e.Store != testStore || e.RetryAfter == 0 {
-			return fmt.Errorf("not ready: %+v", e)
+			return fmt.Errorf("store %q, retry after %s: %w", e.Store, e.RetryAfter, err)
 		}
 		cut.Add(1)
 		return nil

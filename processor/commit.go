@@ -91,7 +91,7 @@ func (t *thread) commit(ctx context.Context) error {
 	t.dirtySince, t.aborted = time.Time{}, nil
 	began := t.rt.now()
 	for _, o := range t.running {
-		if err := o.task.flush(); err != nil { //nolint:contextcheck // records outlive any context: see output.produce
+		if err := o.task.flush(); err != nil {
 			return err
 		}
 	}

@@ -220,6 +220,11 @@ func (c Config) Validate() error {
 	if c.OffsetReset > ResetNone {
 		bad("OffsetReset", "%s: want earliest, latest or none", c.OffsetReset)
 	}
+	c.validateHandlers(bad)
+	return errors.Join(errs...)
+}
+
+func (c Config) validateHandlers(bad func(field, format string, args ...any)) {
 	if c.DeserializationHandler > DeadLetter {
 		bad("DeserializationHandler", "%d: want Fail, Continue or DeadLetter", c.DeserializationHandler)
 	}
@@ -229,7 +234,6 @@ func (c Config) Validate() error {
 	if c.DeadLetterTopic == "" && (c.DeserializationHandler == DeadLetter || c.ProcessingHandler == DeadLetter) {
 		bad("DeadLetterTopic", "required when a handler says DeadLetter")
 	}
-	return errors.Join(errs...)
 }
 
 func (c Config) withDefaults() Config {

@@ -295,22 +295,6 @@ func (t *Task) Restore(name store.Name, batch []store.Change) error {
 // *store.NotReadyError. ErrClosed after Close.
 func (t *Task) Snapshot() (*Snapshot, error) { return t.snapshot(t.pinned()) }
 
-// snapshot is one of a pinned view.
-func (t *Task) snapshot(v *view) (*Snapshot, error) {
-	if v == nil {
-		return nil, store.ErrClosed
-	}
-	if v.cp.Restoring {
-		v.unpin()
-		err := &store.NotReadyError{Partition: t.id.Partition, Reason: "restoring"}
-		if len(t.specs) > 0 {
-			err.Store = t.specs[0].Name
-		}
-		return nil, err
-	}
-	return t.stores.newSnapshot(v), nil
-}
-
 // Close rolls back, moves what is recent to the engine within ctx, and releases the copy, which stays on disk. Open
 // snapshots keep working until they are closed or the Stores are. An error says that recent commits were not moved; the
 // changelog has them. Writer only; a second call does nothing.
@@ -330,6 +314,22 @@ func (t *Task) Wipe(ctx context.Context) error {
 	}
 	t.Rollback()
 	return t.stores.wipe(ctx, t)
+}
+
+// snapshot is one of a pinned view.
+func (t *Task) snapshot(v *view) (*Snapshot, error) {
+	if v == nil {
+		return nil, store.ErrClosed
+	}
+	if v.cp.Restoring {
+		v.unpin()
+		err := &store.NotReadyError{Partition: t.id.Partition, Reason: "restoring"}
+		if len(t.specs) > 0 {
+			err.Store = t.specs[0].Name
+		}
+		return nil, err
+	}
+	return t.stores.newSnapshot(v), nil
 }
 
 // part returns the store of this name.
