@@ -1,6 +1,8 @@
 package layered_test
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -244,6 +246,45 @@ func tasksTrial(b *testing.B, how string, tasks int) {
 	start = time.Now()
 	layered.ReclaimNow(b, s)
 	b.ReportMetric(float64(time.Since(start).Milliseconds()), "reclaim-ms")
+}
+
+// BenchmarkEmptyTasks opens 500 tasks that hold nothing, as a first start does, then again, as the next one, and idles.
+// The state layer shall need less than 5 s and 250 MB for that, and less than 5 % of a core to keep them.
+func BenchmarkEmptyTasks(b *testing.B) {
+	for b.Loop() {
+		const tasks = 500
+		dir := b.TempDir()
+		for _, when := range []string{"first", "again"} {
+			start, cpu := time.Now(), cpuSeconds(b)
+			s, err := layered.Open(b.Context(), layered.Config{Dir: dir})
+			if err != nil {
+				b.Fatal(err)
+			}
+			ctx, cancel := context.WithCancel(b.Context())
+			ended := make(chan error, 1)
+			go func() { ended <- s.Run(ctx) }()
+			open := make([]*layered.Task, tasks)
+			for i := range open {
+				open[i] = openTask(b, s, store.TaskID{Partition: store.Partition(i)}, disk)
+			}
+			b.ReportMetric(time.Since(start).Seconds(), when+"-open-s")
+			b.ReportMetric(cpuSeconds(b)-cpu, when+"-open-cpu-s")
+			cpu = cpuSeconds(b)
+			idle := time.NewTimer(5 * time.Second)
+			<-idle.C
+			b.ReportMetric((cpuSeconds(b)-cpu)/5*100, when+"-idle-%core")
+			b.ReportMetric(residentMB(b), when+"-RSS-MB")
+			for _, task := range open {
+				if err := task.Close(b.Context()); err != nil {
+					b.Fatal(err)
+				}
+			}
+			cancel()
+			if err := errors.Join(<-ended, s.Close()); err != nil {
+				b.Fatal(err)
+			}
+		}
+	}
 }
 
 // residentMB is the resident memory of the process.
