@@ -7,8 +7,8 @@ import "bytes"
 // the whole prefix is the next prefix, which is never a key.
 func (it *iterator) seek() {
 	full := func(key []byte) []byte {
-		p := appendSegment(nil, it.snap.space.id, it.rng.Store, it.rng.Segment)
-		return append(p, key...)
+		p := make([]byte, 0, prefixBytes+len(key))
+		return append(appendSegment(p, it.snap.space.id, it.rng.Store, it.rng.Segment), key...)
 	}
 	if !it.rng.Reverse {
 		if it.rng.To != nil {
@@ -38,6 +38,17 @@ func (it *iterator) before(key []byte) bool {
 		return bytes.Compare(key, it.end) >= 0
 	}
 	return bytes.Compare(key, it.end) < 0
+}
+
+// common is the prefix that a and b have in common, and with them every key between them.
+func common(a, b []byte) []byte {
+	n := min(len(a), len(b))
+	for i := range n {
+		if a[i] != b[i] {
+			return a[:i]
+		}
+	}
+	return a[:n]
 }
 
 // successor is the next prefix of the same length. The first byte is never ff, so there is one.

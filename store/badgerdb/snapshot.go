@@ -146,8 +146,11 @@ type iterator struct {
 func (s *snapshot) iterate(r engine.Range) *iterator {
 	opt := badger.DefaultIteratorOptions
 	opt.PrefetchValues, opt.Reverse = false, r.Reverse // values are inline
-	opt.Prefix = appendSegment(nil, s.space.id, r.Store, r.Segment)
-	it := &iterator{snap: s, rng: r, prefix: len(opt.Prefix), it: s.txn.NewIterator(opt)}
+	// Badger looks only into the tables that may have the prefix, so a narrow one saves a range of few keys most of its cost.
+	opt.Prefix = appendSegment(make([]byte, 0, prefixBytes+len(r.From)), s.space.id, r.Store, r.Segment)
+	it := &iterator{snap: s, rng: r, prefix: len(opt.Prefix)}
+	opt.Prefix = append(opt.Prefix, common(r.From, r.To)...)
+	it.it = s.txn.NewIterator(opt)
 	s.uses.Add(1)
 	s.db.mu.Lock()
 	s.db.iterators[it] = struct{}{}

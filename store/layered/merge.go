@@ -204,7 +204,7 @@ func (c *tableCursor) pull(m *merge) *entry {
 		if m.sp.lo != nil && bytes.Compare(n.key, m.sp.lo) < 0 {
 			return nil
 		}
-		c.at = c.order.before(n.key, n.segment)
+		c.at = c.order.previous(n)
 	default:
 		if m.sp.hi != nil && bytes.Compare(n.key, m.sp.hi) >= 0 {
 			return nil

@@ -10,7 +10,8 @@ import (
 
 // order is a skip list over the entries of a table: always sorted, for stores whose writer scans at every record. One
 // goroutine inserts; any number read without locks. Nodes are only added, so a reader may stand on one for as long as it
-// likes. What a reader may not see has no version for it.
+// likes. What a reader may not see has no version for it, so it does not matter whether it meets a node that was inserted
+// after it began.
 type order struct {
 	head   node
 	height atomic.Int32 // of the tallest node
@@ -25,7 +26,7 @@ type order struct {
 const maxHeight = 12
 
 // orderCost is what an entry costs in an order: its node and 4/3 links.
-const orderCost = 80
+const orderCost = 88
 
 // node is an entry in the order. key and segment are the entry's, to save a step at each comparison.
 type node struct {
@@ -33,6 +34,8 @@ type node struct {
 	segment engine.Segment
 	entry   *entry
 	next    []atomic.Pointer[node] // one per level; the lowest holds all nodes
+	// prev is the node before, or one further before while a node is being inserted between; the head before the first.
+	prev atomic.Pointer[node]
 }
 
 func newOrder() *order {
@@ -68,9 +71,13 @@ func (o *order) insert(e *entry) {
 	for level := range tall {
 		n.next[level].Store(before[level].next[level].Load())
 	}
+	n.prev.Store(before[0])
 	// From below, so that whoever meets the node can go on at every level.
 	for level := range tall {
 		before[level].next[level].Store(n)
+	}
+	if after := n.next[0].Load(); after != nil {
+		after.prev.Store(n)
 	}
 	if tall > int(o.height.Load()) {
 		o.height.Store(int32(tall))
@@ -109,6 +116,14 @@ func (o *order) from(key []byte) *node {
 		return at.next[0].Load()
 	}
 	return o.head.next[0].Load()
+}
+
+// previous returns the node before n, nil when n is the first.
+func (o *order) previous(n *node) *node {
+	if p := n.prev.Load(); p != &o.head {
+		return p
+	}
+	return nil
 }
 
 // last returns the last node, nil when there is none.
