@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/statemesh/statemesh/store"
@@ -139,8 +140,8 @@ func TestSimCache(t *testing.T) {
 	})
 }
 
-// checkFlushed compares the sink and the changelogs with the truth.
-func (f *fleet) checkFlushed(tr truth) {
+// checkOutputs compares the sink with the truth: each output says what it is and what was before it.
+func (f *fleet) checkOutputs(tr truth) {
 	f.t.Helper()
 	out, sent := f.numbers(testOut), 0
 	for key, n := range tr {
@@ -156,6 +157,16 @@ func (f *fleet) checkFlushed(tr truth) {
 		}
 		sent += len(out[key])
 	}
+	if len(out) != len(tr) {
+		f.t.Errorf("%d keys in the output, %d were sent", len(out), len(tr))
+	}
+	f.t.Logf("%d outputs", sent)
+}
+
+// checkFlushed compares the sink and the changelogs with the truth.
+func (f *fleet) checkFlushed(tr truth) {
+	f.t.Helper()
+	f.checkOutputs(tr)
 	for _, name := range []string{string(testStore), "relayed"} {
 		logged, _ := f.replay(testApp + "-" + name + "-changelog")
 		for key, n := range tr {
@@ -164,7 +175,6 @@ func (f *fleet) checkFlushed(tr truth) {
 			}
 		}
 	}
-	f.t.Logf("%d outputs", sent)
 }
 
 // TestSimReadUncommitted: while commits fail and are undone, a read at READ_UNCOMMITTED is never behind a committed one
@@ -284,4 +294,83 @@ func (in *instance) sum(ctx context.Context, p store.Partition, isolation store.
 		time.Sleep(time.Millisecond) // let something happen in the middle
 	}
 	return n, r.Facts(), it.Err()
+}
+
+// windowCounter counts by window behind the record cache and forwards what it lets go of.
+type windowCounter struct {
+	ctx     *Context
+	windows store.Window
+}
+
+func (p *windowCounter) Init(ctx *Context) (err error) {
+	p.ctx = ctx
+	if p.windows, err = ctx.WindowStore("windows"); err != nil {
+		return err
+	}
+	return ctx.OnFlush("windows", func(f store.Flushed) error {
+		if f.End != f.Start+1000 {
+			return fmt.Errorf("window %d to %d", f.Start, f.End)
+		}
+		return ctx.Forward(Record{Key: fmt.Appendf(nil, "%s@%d", f.Key, f.Start), Value: pair(f), Timestamp: f.New.Timestamp})
+	})
+}
+
+func (p *windowCounter) Process(r *Record) error {
+	start := r.Timestamp / 1000 * 1000
+	n, err := readCount(p.windows.Fetch(r.Key, start))
+	if err != nil {
+		return err
+	}
+	return p.windows.Put(r.Key, start, store.Value{Data: binary.BigEndian.AppendUint64(nil, n+1), Timestamp: r.Timestamp})
+}
+
+func (p *windowCounter) Close() error { return nil }
+
+// TestSimCacheWindows: TestSimCache for a window store, whose rows come out of the cache as windows.
+func TestSimCacheWindows(t *testing.T) {
+	simulate(t, func(t *testing.T, rng *rand.Rand) {
+		f := newFleet(t, true, 2)
+		fenceLikeKafka(f)
+		f.topo = func() *Topology {
+			return NewTopology().
+				AddSource("source", SourceOptions{}, testInput).
+				AddProcessor("count", func() Processor { return &windowCounter{} }, "source").
+				AddStateStore(store.Spec{
+					Name: "windows", Kind: store.KindTimestampedWindow, Caching: true, Retention: time.Hour, WindowSize: time.Second,
+				}, "count").
+				AddSink("sink", SinkOptions{}, testOut, "count")
+		}
+		f.options = func(c *Config) {
+			c.SessionTimeout, c.HeartbeatInterval, c.TransactionTimeout = 6*time.Second, 500*time.Millisecond, 5*time.Second
+			c.RebalanceTimeout = 5 * time.Second
+			c.CacheMaxBytes = []int64{-1, 300, 1 << 20}[rng.IntN(3)]
+		}
+		tr := truth{}
+		in := f.start("disk-0")
+		in.waitRunning()
+		for round := range 3 {
+			for range 5 + rng.IntN(10) {
+				records := make([]*kgo.Record, 1+rng.IntN(40))
+				for i := range records {
+					key, ts := fmt.Sprint("key-", rng.IntN(10)), time.Now().Add(-time.Duration(rng.IntN(3000))*time.Millisecond)
+					tr[fmt.Sprintf("%s@%d", key, ts.UnixMilli()/1000*1000)]++
+					records[i] = &kgo.Record{Topic: testInput, Key: []byte(key), Timestamp: ts}
+				}
+				if err := f.client.ProduceSync(t.Context(), records...).FirstErr(); err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(time.Duration(rng.IntN(120)) * time.Millisecond)
+			}
+			disk := "disk-" + strconv.Itoa(round+1)
+			in.kill(disk)
+			time.Sleep(time.Duration(rng.IntN(9000)) * time.Millisecond)
+			in = f.start(disk)
+		}
+		f.reap(in)
+		f.waitCaughtUp(5 * time.Minute)
+		if err := in.stop(); err != nil {
+			t.Fatal(err)
+		}
+		f.checkOutputs(tr)
+	})
 }
