@@ -32,7 +32,7 @@ func (i *Instance) BatchGet(ctx context.Context, name store.Name, keys [][]byte,
 func (i *Instance) Scan(ctx context.Context, name store.Name, q client.ScanQuery, opts ...client.Option) iter.Seq2[client.Row, error] {
 	p, err := i.serving()
 	if err != nil {
-		return func(yield func(client.Row, error) bool) { yield(client.Row{}, err) }
+		return noRows(err)
 	}
 	return p.client.Scan(ctx, name, q, p.by(opts)...)
 }
