@@ -355,8 +355,8 @@ func BenchmarkCommit(b *testing.B) {
 	}
 }
 
-// rawBadger holds the same data with nothing around it, under the same options.
-func rawBadger(b *testing.B) *badger.DB {
+// openRaw opens Badger with nothing around it, under the same options.
+func openRaw(b *testing.B) *badger.DB {
 	b.Helper()
 	opt := badger.DefaultOptions(b.TempDir()).WithLogger(nil).WithMemTableSize(8 << 20).WithNumMemtables(2).
 		WithCompression(options.None).WithBlockCacheSize(0).WithNumCompactors(2).WithDetectConflicts(false).WithMetricsEnabled(false)
@@ -369,6 +369,13 @@ func rawBadger(b *testing.B) *badger.DB {
 			b.Error(err)
 		}
 	})
+	return db
+}
+
+// rawBadger holds the same data in Badger alone.
+func rawBadger(b *testing.B) *badger.DB {
+	b.Helper()
+	db := openRaw(b)
 	wb := db.NewWriteBatchAt(1)
 	for i := range benchKeys {
 		if err := wb.Set(benchKey(nil, i), make([]byte, 108)); err != nil {

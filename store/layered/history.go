@@ -72,14 +72,32 @@ func (p *placed) covering(src rowSource, key []byte, t, until int64) (e store.En
 	if t >= until {
 		return e, false, nil
 	}
-	err = src.eachRow(p.rowsOf(key, 0, t, nil, true).in(p, t+1, until), func(row store.Entry) bool {
+	// The row ends somewhere in between, and each segment costs a seek. A key with few versions has it where the latest
+	// begins; one with many soon after t.
+	first, last := p.segments.of(max(t+1, 0)), p.segments.of(until)
+	found := false
+	err = src.eachRow(p.rowsOf(key, 0, t, nil, true).inSegments(last, last), func(row store.Entry) bool {
+		e, ok, found = row, row.End > t, true // all other rows begin before this one, or after t
+		return false
+	})
+	if err != nil || found || first == last {
+		return e, ok, err
+	}
+	err = src.eachRow(p.rowsOf(key, 0, t, nil, true).inSegments(first, first), func(row store.Entry) bool {
 		e, ok = row, row.End > t
+		return false
+	})
+	if err != nil || ok {
+		return e, ok, err
+	}
+	err = src.eachRow(p.rowsOf(key, 0, until, nil, false).inSegments(first+1, last-1), func(row store.Entry) bool {
+		e, ok = row, row.Start <= t // all rows here end after t
 		return false
 	})
 	return e, ok, err
 }
 
-// rowsOf selects the rows of history of a key that begin from first to last, both inclusive.
+// rowsOf selects the rows of history of a key that begin from first to last, both inclusive. Where they lie is to be said.
 func (p *placed) rowsOf(key []byte, first, last int64, after []byte, reverse bool) rowScan {
 	if first > last {
 		return rowScan{sp: span{empty: true}}
@@ -87,24 +105,39 @@ func (p *placed) rowsOf(key []byte, first, last int64, after []byte, reverse boo
 	return rowScan{
 		sp:     rowSpan(store.VersionKey(key, first), store.VersionKey(key, last), after, reverse),
 		inTurn: true,
-		shape:  historyShape{key},
+		shape:  historyShape{key: key},
 	}
 }
 
-// in says that the rows of a scan have times from first to last: where they lie.
+// in restricts a scan of history to the segments of the times from first to last.
 func (sc rowScan) in(p *placed, first, last int64) rowScan {
 	if first = max(first, 0); first > last {
 		return rowScan{sp: span{empty: true}}
 	}
-	sc.segments = p.segments.between(first, last)
+	return sc.inSegments(p.segments.of(first), p.segments.of(last))
+}
+
+// inSegments restricts a scan of history to segments, both inclusive.
+func (sc rowScan) inSegments(first, last engine.Segment) rowScan {
+	if sc.sp.empty || first > last {
+		return rowScan{sp: span{empty: true}}
+	}
+	sc.segments = make([]engine.Segment, 0, last-first+1)
+	for segment := first; segment <= last; segment++ {
+		sc.segments = append(sc.segments, segment)
+	}
+	sc.shape = historyShape{sc.shape.(historyShape).key, first, last}
 	return sc
 }
 
-// historyShape selects the rows of history of one key.
-type historyShape struct{ key []byte }
+// historyShape selects the rows of history of one key in some segments.
+type historyShape struct {
+	key         []byte
+	first, last engine.Segment
+}
 
 func (s historyShape) selects(segment engine.Segment, row []byte) (bool, error) {
-	return segment != 0 && len(row) == len(s.key)+versionBytes && bytes.HasPrefix(row, s.key), nil
+	return segment >= s.first && segment <= s.last && len(row) == len(s.key)+versionBytes && bytes.HasPrefix(row, s.key), nil
 }
 
 // split makes End of the row's time; a tombstone ends where it starts.
