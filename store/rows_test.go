@@ -154,6 +154,56 @@ func TestParseRows(t *testing.T) {
 	}
 }
 
+func TestParseVersionKey(t *testing.T) {
+	t.Parallel()
+	for _, want := range []string{"k", "\x00", "\xff\x00"} {
+		for _, at := range []int64{0, 1, 1 << 40, math.MaxInt64} {
+			key, from, err := store.ParseVersionKey(store.VersionKey([]byte(want), at))
+			if err != nil || string(key) != want || from != at {
+				t.Errorf("version: %x %d %v, want %x %d", key, from, err, want, at)
+			}
+			if cap(key) != len(key) {
+				t.Error("appending to the key would write over the time")
+			}
+		}
+	}
+	for name, row := range map[string][]byte{
+		"empty": nil, "no key": store.VersionKey(nil, 1), "negative": store.VersionKey([]byte("a"), -1),
+	} {
+		if _, _, err := store.ParseVersionKey(row); !errors.Is(err, store.ErrCorrupt) {
+			t.Errorf("version row, %s: %v", name, err)
+		}
+	}
+}
+
+// TestVersionedSegments: upstream's defaults (RocksDbVersionedKeyValueBytesStoreSupplier).
+func TestVersionedSegments(t *testing.T) {
+	t.Parallel()
+	for retention, want := range map[time.Duration]time.Duration{
+		time.Millisecond: 2 * time.Second, 6 * time.Second: 2 * time.Second, 10 * time.Second: 3333 * time.Millisecond,
+		time.Minute: 20 * time.Second, time.Minute + time.Millisecond: 20 * time.Second, 5 * time.Minute: time.Minute,
+		5*time.Minute + time.Millisecond: time.Minute, time.Hour: 5 * time.Minute, 2 * time.Hour: 5 * time.Minute,
+		24 * time.Hour: time.Hour, 365 * 24 * time.Hour: 365 * time.Hour,
+	} {
+		if got := (store.Spec{Kind: store.KindVersioned, Retention: retention}).Segment(); got != want {
+			t.Errorf("segment interval of history %s is %s, want %s", retention, got, want)
+		}
+	}
+	if got := (store.Spec{Kind: store.KindVersioned, Retention: time.Hour, SegmentInterval: time.Second}).Segment(); got != time.Second {
+		t.Errorf("the segment interval that was declared is %s", got)
+	}
+}
+
+func FuzzParseVersionKey(f *testing.F) {
+	f.Add(store.VersionKey([]byte("a"), 1000))
+	f.Fuzz(func(t *testing.T, row []byte) {
+		key, from, err := store.ParseVersionKey(row)
+		if err == nil && !bytes.Equal(store.VersionKey(key, from), row) {
+			t.Errorf("%x is not what %x, %d make", row, key, from)
+		}
+	})
+}
+
 func FuzzParseWindowKey(f *testing.F) {
 	f.Add(store.WindowKey([]byte("a"), 1000, 1))
 	f.Fuzz(func(t *testing.T, row []byte) {
@@ -193,6 +243,10 @@ func TestValidate(t *testing.T) {
 		{"duplicates", with(func(s *store.Spec) { s.RetainDuplicates = true }), ""},
 		{"session", store.Spec{Kind: store.KindSession, Retention: time.Millisecond}, ""},
 		{"versioned", store.Spec{Kind: store.KindVersioned, Retention: time.Millisecond}, ""},
+		{"versioned without history", store.Spec{Kind: store.KindVersioned}, "needs a retention"},
+		{"versioned with a size", store.Spec{Kind: store.KindVersioned, Retention: 9e9, WindowSize: 1e6}, "no window size"},
+		{"versioned and cached", store.Spec{Kind: store.KindVersioned, Retention: 9e9, Caching: true}, "no record cache"},
+		{"versioned with duplicates", store.Spec{Kind: store.KindVersioned, Retention: 9e9, RetainDuplicates: true}, "no duplicates"},
 		{"retention below the window", with(func(s *store.Spec) { s.Retention = 2 * time.Millisecond }), "below the window size"},
 		{"no window size", with(func(s *store.Spec) { s.WindowSize = 0 }), "needs a window size"},
 		{"negative", with(func(s *store.Spec) { s.Retention = -1 }), "negative"},
