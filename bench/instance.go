@@ -81,12 +81,17 @@ func (b *bench) serve(ctx context.Context, topic string, stdin io.Reader) error 
 	if b.profiles != "" { // before what is allocated while starting
 		runtime.MemProfileRate = 64 << 10
 	}
-	inst, err := statemesh.New(statemesh.Config{
-		Processor: processor.Config{ApplicationID: topic, Kafka: processor.KafkaConfig{Brokers: b.brokers}},
-		Views:     []views.View{{Name: "counts", Topic: topic, Format: views.Bytes, Type: views.Count}},
-		StateDir:  b.dir,
-		Listen:    "127.0.0.1:0",
-	})
+	cfg := statemesh.Config{
+		Processor:   processor.Config{ApplicationID: topic, Kafka: processor.KafkaConfig{Brokers: b.brokers}},
+		Views:       []views.View{{Name: "counts", Topic: topic, Format: views.Bytes, Type: views.Count}},
+		StateDir:    b.dir,
+		Listen:      b.listen,
+		MemoryLimit: b.memoryLimit,
+	}
+	if topic == memoryApp {
+		cfg.Views = memoryViews()
+	}
+	inst, err := statemesh.New(cfg)
 	if err != nil {
 		return err
 	}
@@ -118,12 +123,13 @@ type child struct {
 	err    error // once exited is closed
 }
 
-func (b *bench) startChild(ctx context.Context, topic string) (*child, error) {
+func (b *bench) startChild(ctx context.Context, topic string, more ...string) (*child, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err
 	}
-	cmd := exec.CommandContext(ctx, self, "-brokers", strings.Join(b.brokers, ","), "-serve", topic, "-dir", filepath.Join(b.dir, topic), "-profile", b.profiles)
+	args := []string{"-brokers", strings.Join(b.brokers, ","), "-serve", topic, "-dir", filepath.Join(b.dir, topic), "-profile", b.profiles}
+	cmd := exec.CommandContext(ctx, self, append(args, more...)...)
 	cmd.Stderr = b.log
 	stdin, err := cmd.StdinPipe()
 	if err != nil {
@@ -207,6 +213,11 @@ func written(ctx context.Context, adm *kadm.Client) (int64, error) {
 
 // caughtUp waits until the application has committed all of its topic, which is also its name.
 func caughtUp(ctx context.Context, adm *kadm.Client, topic string, exited <-chan struct{}) error {
+	return caughtUpWith(ctx, adm, topic, topic, exited)
+}
+
+// caughtUpWith is the same for an application with a name of its own.
+func caughtUpWith(ctx context.Context, adm *kadm.Client, app, topic string, exited <-chan struct{}) error {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
 	defer cancel()
 	ends, err := adm.ListEndOffsets(ctx, topic)
@@ -214,7 +225,7 @@ func caughtUp(ctx context.Context, adm *kadm.Client, topic string, exited <-chan
 		return err
 	}
 	for {
-		committed, err := adm.FetchOffsets(ctx, topic)
+		committed, err := adm.FetchOffsets(ctx, app)
 		if err == nil {
 			done := true
 			ends.Each(func(o kadm.ListedOffset) {

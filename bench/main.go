@@ -38,6 +38,7 @@ var parts = []part{
 	{"count", count, true},
 	{"restore", restoring, true},
 	{"instance", resident, true},
+	{"memory", memory, true},
 }
 
 // bench is one run.
@@ -47,6 +48,9 @@ type bench struct {
 	brokers []string
 	dir     string
 	table   *table
+	// listen and memoryLimit are those of -serve.
+	listen      string
+	memoryLimit int64
 	// profiles is a directory for profiles of the measured parts; empty: none are taken.
 	profiles string
 	log      io.Writer
@@ -59,15 +63,19 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err erro
 	keys := fs.Int("keys", 100_000, "distinct keys among them")
 	brokers := fs.String("brokers", "", "host:port[,host:port] of a Kafka to use instead of starting a broker")
 	profiles := fs.String("profile", "", "directory to write CPU and allocation profiles to; they cost some CPU themselves")
-	only := fs.String("only", "", "parts to run, comma separated: local, remote, count, restore, instance; empty: all")
+	only := fs.String("only", "", "parts to run, comma separated: local, remote, count, restore, instance, memory; empty: all")
 	serve := fs.String("serve", "", "for itself: be an instance that counts this topic, with its state in -dir, until standard input ends")
 	serveDir := fs.String("dir", "", "state directory of -serve")
+	listen := fs.String("listen", "127.0.0.1:0", "address of -serve")
+	limit := fs.Int64("memory", 0, "memory limit of -serve in bytes; 0: the default")
 	if err := fs.Parse(args); err != nil {
 		return err
 	}
 	debug.SetGCPercent(25) // as statemesh serve; the floors are measured under it, too
 	if *serve != "" {
-		b := &bench{brokers: strings.Split(*brokers, ","), dir: *serveDir, profiles: *profiles}
+		b := &bench{
+			brokers: strings.Split(*brokers, ","), dir: *serveDir, profiles: *profiles, listen: *listen, memoryLimit: *limit,
+		}
 		return b.serve(ctx, *serve, os.Stdin)
 	}
 	wanted, err := choose(*only)
