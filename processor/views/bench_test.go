@@ -18,7 +18,10 @@ func (idle) Drop(string)                                {}
 func (i idle) Store(store.Name) (store.KeyValue, error) { return i.kv, nil }
 func (idle) CurrentStreamTime() int64                   { return 0 }
 
-func (idle) WindowStore(store.Name) (store.Window, error)   { return nil, store.ErrWrongKind }
+func (idle) WindowStore(store.Name) (store.Window, error) { return nil, store.ErrWrongKind }
+func (idle) VersionedStore(store.Name) (store.Versioned, error) {
+	return nil, store.ErrWrongKind
+}
 func (idle) SessionStore(store.Name) (store.Session, error) { return nil, store.ErrWrongKind }
 
 // oneRow is a store of one key that allocates nothing: what is left is the keeper's own.

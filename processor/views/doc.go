@@ -41,12 +41,18 @@
 // arrive out of order, as they are read: grace should cover by how much. What a session adds up is merged when a record joins
 // two, so that sums of numbers that are no integers may differ in their last digits.
 //
+// # Versions, global tables
+//
+// A table with a [View.History] is a versioned store: a version is valid from the timestamp of its record, in whatever order records
+// come. One that is [View.Global] is whole on every instance; the values of its topic are kept as those of any table, and its
+// topic, which must be compacted or keep everything, is its changelog.
+//
 // # What is not in a view
 //
 // Counted as dropped for the view, by reason: "null key" (no key, or a key field is missing), "empty key" (stores do not
 // take one), "null value" (in an aggregate, or where the key comes from the value), "missing field", "sum out of range"
-// (the record would make a sum infinite), for windows "late" and "late for some of its windows" and, for latest, "older than
-// the latest". A null value deletes from a table or
+// (the record would make a sum infinite), for windows "late" and "late for some of its windows", for latest "older than
+// the latest" and for versions "older than the history". A null value deletes from a table or
 // latest by the record's key. An empty value is a value.
 //
 // A record that cannot be decoded is a [processor.DeserializationError] with a reason: "invalid utf-8", "invalid json",

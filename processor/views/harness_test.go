@@ -73,7 +73,7 @@ func newMesh(t *testing.T, views ...View) *mesh {
 	children := make([]string, len(views))
 	var specs []store.Spec
 	for _, v := range views {
-		if v.Window != (Window{}) {
+		if v.Window != (Window{}) || v.History != 0 {
 			v.InMemory = true
 			specs = append(specs, v.Spec())
 		}
@@ -133,6 +133,10 @@ func (p *place) WindowStore(name store.Name) (store.Window, error) { return p.me
 
 func (p *place) SessionStore(name store.Name) (store.Session, error) {
 	return p.mesh.state.Session(name)
+}
+
+func (p *place) VersionedStore(name store.Name) (store.Versioned, error) {
+	return p.mesh.state.Versioned(name)
 }
 
 func (p *place) CurrentStreamTime() int64 { return p.mesh.time }

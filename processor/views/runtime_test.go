@@ -42,19 +42,31 @@ const app = "views"
 
 func startMesh(t *testing.T, partitions int32, topic string, all []views.View, change func(*processor.Config)) *mesh {
 	t.Helper()
-	cluster, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(partitions, topic),
+	return startMeshOf(t, partitions, []string{topic}, all, change)
+}
+
+// startMeshOf is startMesh with several topics; records go to the first unless they name another. The others are compacted.
+func startMeshOf(t *testing.T, partitions int32, topics []string, all []views.View, change func(*processor.Config)) *mesh {
+	t.Helper()
+	cluster, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(partitions, topics[0]),
 		kfake.BrokerConfigs(map[string]string{"group.initial.rebalance.delay.ms": "0"}))
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(cluster.Close)
 	m := &mesh{t: t, metrics: prometheus.NewRegistry(), ended: make(chan error, 1)}
-	m.client, err = kgo.NewClient(kgo.SeedBrokers(cluster.ListenAddrs()...), kgo.DefaultProduceTopic(topic),
+	m.client, err = kgo.NewClient(kgo.SeedBrokers(cluster.ListenAddrs()...), kgo.DefaultProduceTopic(topics[0]),
 		kgo.RecordPartitioner(kgo.StickyKeyPartitioner(nil)))
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(m.client.Close)
+	if tables := topics[1:]; len(tables) > 0 {
+		compact := "compact"
+		if _, err := kadm.NewClient(m.client).CreateTopics(t.Context(), partitions, 1, map[string]*string{"cleanup.policy": &compact}, tables...); err != nil {
+			t.Fatal(err)
+		}
+	}
 	top, err := views.Topology(all)
 	if err != nil {
 		t.Fatal(err)
@@ -360,5 +372,62 @@ func TestUndecodableRecordsAreSkipped(t *testing.T) {
 	got := m.dropped()
 	if want := map[string]float64{"not a number": 100, "invalid json": 1}; !maps.Equal(got, want) {
 		t.Errorf("dropped %v, want %v", got, want)
+	}
+}
+
+// A global table is whole on the instance, and a versioned one knows what was; both from one configuration.
+func TestGlobalAndVersionedTables(t *testing.T) {
+	const partitions = 3
+	m := startMeshOf(t, partitions, []string{"weather", "airlines"}, []views.View{
+		{Name: "weather", Topic: "weather", Format: views.JSON, Type: views.Table, History: time.Hour, Timestamp: "at"},
+		{Name: "airlines", Topic: "airlines", Format: views.CSV, Columns: []string{"name"}, Type: views.Table, Global: true},
+	}, nil)
+	var records []*kgo.Record
+	for i := range 20 {
+		records = append(records, &kgo.Record{Topic: "airlines", Key: fmt.Appendf(nil, "A%d", i), Value: fmt.Appendf(nil, "Airline %d", i)})
+	}
+	for i, at := range []int64{1000, 3000, 2000} {
+		records = append(records, &kgo.Record{Key: []byte("EWR"), Value: fmt.Appendf(nil, `{"at":%d,"n":%d}`, at, i)})
+	}
+	m.produce(records)
+	for {
+		r := m.read("airlines", 0)
+		kv, err := r.KeyValue()
+		if err != nil {
+			t.Fatal(err)
+		}
+		n, err := kv.ApproximateCount(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		v, missing := kv.Get(t.Context(), []byte("A19"))
+		r.Close()
+		if n == 20 && missing == nil {
+			if string(v.Data) != `{"name":"Airline 19"}` {
+				t.Errorf("%s", v.Data)
+			}
+			break
+		}
+		<-time.After(20 * time.Millisecond)
+	}
+	for p := router.PartitionFor([]byte("EWR"), partitions); ; <-time.After(20 * time.Millisecond) {
+		r := m.read("weather", p)
+		versions, err := r.Versions()
+		if err != nil {
+			t.Fatal(err)
+		}
+		late, err := versions.GetAsOf(t.Context(), []byte("EWR"), 2500)
+		latest, err2 := versions.Get(t.Context(), []byte("EWR"))
+		r.Close()
+		if err != nil || err2 != nil || string(late.Data) != `{"at":2000,"n":2}` {
+			if err != nil && !errors.Is(err, store.ErrNotFound) {
+				t.Fatal(err)
+			}
+			continue // not all has arrived
+		}
+		if string(latest.Data) != `{"at":3000,"n":1}` || late.ValidTo != 3000 || latest.ValidTo != store.NoEnd {
+			t.Errorf("%s until %d, then %s until %d", late.Data, late.ValidTo, latest.Data, latest.ValidTo)
+		}
+		return
 	}
 }

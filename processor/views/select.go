@@ -20,6 +20,7 @@ const (
 	dropOlder        = "older than the latest"
 	dropLate         = "late"
 	dropPartlyLate   = "late for some of its windows"
+	dropHistory      = "older than the history"
 )
 
 // scope is what the processors here use of a *processor.Context.
@@ -29,6 +30,7 @@ type scope interface {
 	Store(name store.Name) (store.KeyValue, error)
 	WindowStore(name store.Name) (store.Window, error)
 	SessionStore(name store.Name) (store.Session, error)
+	VersionedStore(name store.Name) (store.Versioned, error)
 	CurrentStreamTime() int64
 }
 

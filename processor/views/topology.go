@@ -1,6 +1,9 @@
 package views
 
-import "github.com/statemesh/statemesh/processor"
+import (
+	"github.com/statemesh/statemesh/processor"
+	"github.com/statemesh/statemesh/store"
+)
 
 // Topology builds the topology that fills the views, or returns what [Validate] found.
 //
@@ -29,15 +32,19 @@ func Topology(views []View) (*processor.Topology, error) {
 // addTopic adds a topic and its views. The names of nodes hold a colon, which those of views and topics cannot.
 func addTopic(t *processor.Topology, topic string, views []View) {
 	source, decode := "source:"+topic, "select:"+topic
+	options := processor.SourceOptions{OffsetReset: views[0].OffsetReset}
+	if views[0].Timestamp != "" {
+		options.Timestamp = eventTime(views[0])
+	}
+	if v := views[0]; v.Global { // it has its topic alone
+		t.AddGlobalStore(v.Spec(), source, options, topic, "keep:"+v.Name, func() processor.Processor { return newGlobalKeeper(v) })
+		return
+	}
 	children := make([]string, len(views))
 	for i, v := range views {
 		if children[i] = "keep:" + v.Name; len(v.Key) > 0 {
 			children[i] = processor.RepartitionSink(v.Name)
 		}
-	}
-	options := processor.SourceOptions{OffsetReset: views[0].OffsetReset}
-	if views[0].Timestamp != "" {
-		options.Timestamp = eventTime(views[0])
 	}
 	t.AddSource(source, options, topic)
 	t.AddProcessor(decode, func() processor.Processor { return newSelector(views, children) }, source)
@@ -55,8 +62,12 @@ func addTopic(t *processor.Topology, topic string, views []View) {
 
 // newProcessor makes the processor that fills the store of a view.
 func newProcessor(v View) processor.Processor {
-	if v.Window != (Window{}) {
+	switch {
+	case v.Window != (Window{}):
 		return newWindowKeeper(v)
+	case v.History != 0:
+		return &versionKeeper{name: store.Name(v.Name), update: newUpdate(v)}
+	default:
+		return newKeeper(v)
 	}
-	return newKeeper(v)
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"github.com/statemesh/statemesh/processor"
@@ -37,7 +38,9 @@ func Validate(views []View) error {
 		}
 		if first, ok := topics[v.Topic]; !ok {
 			topics[v.Topic] = i
-		} else if other := views[first]; other.OffsetReset != v.OffsetReset {
+		} else if other := views[first]; other.Global || v.Global {
+			c.fail(at(i, "topic"), fmt.Sprintf("views[%d] reads topic %s already, and a global table shares its topic with no view", first, v.Topic))
+		} else if other.OffsetReset != v.OffsetReset {
 			c.fail(at(i, "offset_reset"), fmt.Sprintf("%s, but views[%d] reads topic %s with %s; a topic is read once",
 				v.OffsetReset, first, v.Topic, other.OffsetReset))
 		} else if other.Timestamp != v.Timestamp {
@@ -90,6 +93,12 @@ func (c *checker) view(i int, v View) {
 	if v.Window != (Window{}) {
 		c.window(i, v)
 	}
+	if v.History != 0 {
+		c.history(i, v)
+	}
+	if v.Global {
+		c.global(i, v)
+	}
 	switch {
 	case v.Partitions < 0:
 		c.fail(at(i, "partitions"), fmt.Sprintf("%d: want 0 for as many as the topic has, or more", v.Partitions))
@@ -119,6 +128,33 @@ func (c *checker) window(i int, v View) {
 			path += "." + p.Path
 		}
 		c.fail(path, p.Reason)
+	}
+}
+
+func (c *checker) history(i int, v View) {
+	const setting = "versioned.history"
+	if v.Type != Table {
+		c.fail(at(i, setting), fmt.Sprintf("type %s keeps no versions", v.Type))
+	}
+	switch {
+	case v.History < time.Millisecond:
+		c.fail(at(i, setting), fmt.Sprintf("%s: want at least 1ms", v.History))
+	case v.History%time.Millisecond != 0:
+		c.fail(at(i, setting), fmt.Sprintf("%s: want whole milliseconds", v.History))
+	}
+}
+
+func (c *checker) global(i int, v View) {
+	switch {
+	case v.Type != Table:
+		c.fail(at(i, "global"), fmt.Sprintf("type %s depends on the order over all partitions; only a table can be global", v.Type))
+	case len(v.Key) > 0:
+		c.fail(at(i, "global"), "a global table is by the record's key: its topic is its changelog")
+	case v.History != 0:
+		c.fail(at(i, "global"), "a global table has no versions")
+	}
+	if v.OffsetReset != processor.ResetDefault {
+		c.fail(at(i, "offset_reset"), "a global table reads its topic from the start")
 	}
 }
 

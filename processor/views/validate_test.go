@@ -104,6 +104,20 @@ func TestValidate(t *testing.T) {
 			"negative", change(func(v *View) { v.Window = Window{Tumbling: -time.Hour} }),
 			"views[0].window.tumbling: size -1h0m0s: want at least 1ms",
 		},
+		{
+			"versions of a sum", change(func(v *View) { v.History = -time.Hour }),
+			"views[0].versioned.history: type sum keeps no versions\nviews[0].versioned.history: -1h0m0s: want at least 1ms",
+		},
+		{"global sum", change(func(v *View) { v.Global = true }), "views[0].global: type sum depends on the order over all partitions; only a table can be global"},
+		{
+			"global by field", change(func(v *View) { v.Global, v.Type, v.Field, v.OffsetReset = true, Table, "", processor.ResetLatest }),
+			"views[0].global: a global table is by the record's key: its topic is its changelog\n" +
+				"views[0].offset_reset: a global table reads its topic from the start",
+		},
+		{
+			"global and another", []View{good, {Name: "w", Topic: "t", Format: JSON, Type: Table, Global: true}},
+			"views[1].topic: views[0] reads topic t already, and a global table shares its topic with no view",
+		},
 		{"time of no column", change(func(v *View) { v.Timestamp = "c" }), `views[0].timestamp: "c" is not a column; the columns are a, b`},
 		{
 			"two times of a topic",

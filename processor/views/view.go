@@ -1,6 +1,8 @@
 package views
 
 import (
+	"time"
+
 	"github.com/statemesh/statemesh/processor"
 	"github.com/statemesh/statemesh/serde"
 	"github.com/statemesh/statemesh/store"
@@ -30,6 +32,14 @@ type View struct {
 	// record's own timestamp. Views of one topic must agree. A record without a time cannot be decoded; one without a
 	// value has its own.
 	Timestamp string
+
+	// History keeps the versions of each key for so long, by the time of records, so that one can ask for what was valid at a
+	// moment (KIP-889). Only for a table. A version begins at its record's timestamp, whatever the order of arrival; what is older
+	// than the history is dropped.
+	History time.Duration
+	// Global keeps the whole table on every instance (upstream's globalTable): a query is answered by whoever is asked. Only
+	// for a table by the record's key, whose topic no other view reads. There is no changelog: the topic is it.
+	Global bool
 
 	// Partitions of the repartition topic. Default 0: as many as the topic has. Only with a Key.
 	Partitions int32
@@ -111,8 +121,11 @@ func (v View) Spec() store.Spec {
 		KeyFormat:   v.keyFormat(),
 		ValueFormat: v.valueFormat(),
 	}
-	if v.Window != (Window{}) {
+	switch {
+	case v.Window != (Window{}):
 		v.Window.spec(&s)
+	case v.History != 0:
+		s.Kind, s.Retention = store.KindVersioned, v.History
 	}
 	return s
 }

@@ -55,6 +55,10 @@ func ViewKeys() []ViewKey {
 			"How much longer a window takes late records, by the time of records. What is later is dropped and counted."),
 		viewDuration("window.retention", "(as long as records may change it, at least 24h)", func(v *views.View) *time.Duration { return &v.Window.Retention },
 			"How long windows are kept, by the time of records."),
+		viewDuration("versioned.history", "", func(v *views.View) *time.Duration { return &v.History },
+			"Keep the versions of each key for so long, by the time of records: what was valid at a moment can be asked for. Only for table."),
+		viewBool("global", func(v *views.View) *bool { return &v.Global },
+			"Keep the whole table on every instance. Only for table, by the record's key; no other view may read its topic."),
 		viewText("timestamp", "string", "(the record's own)", func(v *views.View) *string { return &v.Timestamp },
 			"Field with the time of the record: Unix milliseconds or RFC 3339. Views of one topic must agree."),
 		{
@@ -76,18 +80,8 @@ func ViewKeys() []ViewKey {
 				return err
 			},
 		},
-		{
-			Name: "in_memory", Type: "boolean", Default: "false", Meaning: "Keep the store in memory; it is rebuilt from its changelog at every start.",
-			set: func(v *views.View, s string) error {
-				switch strings.ToLower(s) {
-				case "true", "false":
-					v.InMemory = strings.EqualFold(s, "true")
-					return nil
-				default:
-					return fmt.Errorf("%q is neither true nor false", s)
-				}
-			},
-		},
+		viewBool("in_memory", func(v *views.View) *bool { return &v.InMemory },
+			"Keep the store in memory; it is rebuilt from its changelog at every start."),
 		viewText("key_format", joinNames(serde.KnownFormats()), "(string; bytes for bytes)", func(v *views.View) *string { return &v.KeyFormat },
 			"How the record's key is written, for people and generic clients. Only without a key."),
 	}
@@ -126,6 +120,21 @@ func viewDuration(name, def string, at func(*views.View) *time.Duration, meaning
 			}
 			*at(v) = d
 			return err
+		},
+	}
+}
+
+func viewBool(name string, at func(*views.View) *bool, meaning string) ViewKey {
+	return ViewKey{
+		Name: name, Type: "boolean", Default: "false", Meaning: meaning,
+		set: func(v *views.View, s string) error {
+			switch strings.ToLower(s) {
+			case "true", "false":
+				*at(v) = strings.EqualFold(s, "true")
+				return nil
+			default:
+				return fmt.Errorf("%q is neither true nor false", s)
+			}
 		},
 	}
 }
