@@ -189,6 +189,9 @@ func TestSimReadUncommitted(t *testing.T) {
 		}
 		f.options = func(c *Config) {
 			c.CommitInterval = time.Duration(100+rng.IntN(900)) * time.Millisecond
+			if rng.IntN(4) == 0 {
+				c.Guarantee = AtLeastOnce
+			}
 			c.CacheMaxBytes = []int64{-1, 500, 1 << 20}[rng.IntN(3)]
 		}
 		tr := truth{}
@@ -291,7 +294,7 @@ func (in *instance) sum(ctx context.Context, p store.Partition, isolation store.
 	var n uint64
 	for it.Next() {
 		n += binary.BigEndian.Uint64(it.Entry().Data)
-		time.Sleep(time.Millisecond) // let something happen in the middle
+		time.Sleep(4 * time.Millisecond) // let something happen in the middle
 	}
 	return n, r.Facts(), it.Err()
 }

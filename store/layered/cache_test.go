@@ -156,7 +156,7 @@ func TestVectorsT7(t *testing.T) {
 			equal(t, "evictions", 4, int(layered.Evictions(b.cache)))
 			equal(t, "bytes", entry, int(b.cache.Bytes()))
 		},
-		"T7/91 no room": func(t *testing.T) {
+		"T7/91 no room, CA-03": func(t *testing.T) {
 			for _, size := range []int64{0, 1} {
 				b := newCacheBench(t, size, cachedStore)
 				for _, v := range []string{"1", "2", "3"} {
