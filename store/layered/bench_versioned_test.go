@@ -1,7 +1,6 @@
 package layered_test
 
 import (
-	"bytes"
 	"fmt"
 	"math/rand/v2"
 	"testing"
@@ -51,11 +50,14 @@ func versionedTask(b *testing.B) (*layered.Stores, *layered.Task) {
 // the changelog, moves beside it. Raw Badger takes rows of key and time in write batches of as many, and knows nothing of when a
 // version ends.
 func BenchmarkVersionedPut(b *testing.B) {
-	for name, at := range map[string]func(rng *rand.Rand, k, n int) int64{
-		"newest":       func(_ *rand.Rand, k, n int) int64 { return versionTime(k, versionsEach) + int64(n) },
-		"out of order": func(rng *rand.Rand, k, _ int) int64 { return versionTime(k, 1) + rng.Int64N(8*versionStep) },
+	for _, c := range []struct {
+		name string
+		at   func(rng *rand.Rand, k, n int) int64
+	}{
+		{"newest", func(_ *rand.Rand, k, n int) int64 { return versionTime(k, versionsEach) + int64(n) }},
+		{"out of order", func(rng *rand.Rand, k, _ int) int64 { return versionTime(k, 1) + rng.Int64N(8*versionStep) }},
 	} {
-		b.Run(name, func(b *testing.B) {
+		b.Run(c.name, func(b *testing.B) {
 			s, task := versionedTask(b)
 			w := fillVersions(b, s, task)
 			rng := rand.New(rand.NewPCG(1, 2))
@@ -66,7 +68,7 @@ func BenchmarkVersionedPut(b *testing.B) {
 			start := cpuSeconds(b)
 			for b.Loop() {
 				k := rng.IntN(versionedKeys)
-				val.Timestamp = at(rng, k, n)
+				val.Timestamp = c.at(rng, k, n)
 				if _, err := w.Put(benchKey(key[:0], k), val); err != nil {
 					b.Fatal(err)
 				}
@@ -121,43 +123,45 @@ func BenchmarkVersionedGet(b *testing.B) {
 	}
 	rng := rand.New(rand.NewPCG(1, 2))
 	key := make([]byte, 0, 16)
-	b.Run("latest", func(b *testing.B) {
+	loop := func(b *testing.B, read func(k int) error) {
+		b.Helper()
 		b.ReportAllocs()
+		start := cpuSeconds(b)
 		for b.Loop() {
-			if _, err := r.Get(b.Context(), benchKey(key[:0], rng.IntN(versionedKeys))); err != nil {
+			if err := read(rng.IntN(versionedKeys)); err != nil {
 				b.Fatal(err)
 			}
 		}
+		b.ReportMetric(float64(b.N)/(cpuSeconds(b)-start), "gets/cpu-s")
+	}
+	b.Run("latest", func(b *testing.B) {
+		loop(b, func(k int) error {
+			_, err := r.Get(b.Context(), benchKey(key[:0], k))
+			return err
+		})
 	})
 	for _, v := range []int{versionsEach - 2, 1} {
 		b.Run(fmt.Sprintf("as of %d versions ago", versionsEach-1-v), func(b *testing.B) {
-			b.ReportAllocs()
-			for b.Loop() {
-				k := rng.IntN(versionedKeys)
-				if _, err := r.GetAsOf(b.Context(), benchKey(key[:0], k), versionTime(k, v)+versionStep/2); err != nil {
-					b.Fatal(err)
-				}
-			}
+			loop(b, func(k int) error {
+				_, err := r.GetAsOf(b.Context(), benchKey(key[:0], k), versionTime(k, v)+versionStep/2)
+				return err
+			})
 		})
 	}
 	b.Run("raw badger", func(b *testing.B) {
 		db := rawVersions(b)
-		b.ReportAllocs()
-		for b.Loop() {
-			k := rng.IntN(versionedKeys)
+		loop(b, func(k int) error {
 			row := store.VersionKey(benchKey(key[:0], k), versionTime(k, 1)+versionStep/2)
 			txn := db.NewTransactionAt(1, false)
+			defer txn.Discard()
 			it := txn.NewIterator(badger.IteratorOptions{Reverse: true, Prefix: row[:16]})
-			it.Seek(row)
-			if !it.Valid() || !bytes.Equal(it.Item().Key()[:16], row[:16]) {
-				b.Fatal("not there")
+			defer it.Close()
+			if it.Seek(row); !it.Valid() {
+				return store.ErrNotFound
 			}
-			if _, err := it.Item().ValueCopy(nil); err != nil {
-				b.Fatal(err)
-			}
-			it.Close()
-			txn.Discard()
-		}
+			_, err := it.Item().ValueCopy(nil)
+			return err
+		})
 	})
 }
 

@@ -198,27 +198,7 @@ func (p *part) putVersion(key, data []byte, at int64) (validTo int64, err error)
 // putBetween puts a version of a key that is older than its latest value, or may be older than a tombstone: no version
 // begins after until. known says that the latest version is a value, which begins at until.
 func (p *part) putBetween(key, data []byte, at, until int64, known bool) (validTo int64, err error) {
-	var same, covering *store.Entry // the rows that begin then, and that were valid then
-	validTo = store.NoEnd
-	if known {
-		validTo = until
-	}
-	err = p.eachRow(p.rowsOf(key, at, until, nil, false).in(p.placed, at, until), func(e store.Entry) bool {
-		if e.Start == at {
-			same = &e
-			return true
-		}
-		validTo = e.Start
-		return false
-	})
-	if err == nil && same == nil && validTo != store.NoEnd {
-		err = p.eachRow(p.rowsOf(key, 0, at, nil, true).in(p.placed, validTo, validTo), func(e store.Entry) bool {
-			if e.End > at {
-				covering = &e
-			}
-			return false
-		})
-	}
+	same, covering, validTo, err := p.neighbours(key, at, until, known)
 	if err != nil {
 		return 0, err
 	}
@@ -238,6 +218,49 @@ func (p *part) putBetween(key, data []byte, at, until int64, known bool) (validT
 		p.setHistory(key, at, validTo, data)
 	}
 	return validTo, nil
+}
+
+// neighbours finds the row that begins at a time, or else the one that is valid then, and when the version after it begins.
+// until and known are those of putBetween.
+func (p *part) neighbours(key []byte, at, until int64, known bool) (same, covering *store.Entry, next int64, err error) {
+	// First where it is if the key has many versions: one seek.
+	soon := p.segments.of(min(at+1, until))
+	err = p.eachRow(p.rowsOf(key, 0, at, nil, true).inSegments(soon, soon), func(e store.Entry) bool {
+		switch {
+		case e.End <= at: // a tombstone, or over
+		case e.Start == at:
+			same, next = &e, e.End
+		default:
+			covering, next = &e, e.End
+		}
+		return false
+	})
+	if err != nil || same != nil || covering != nil {
+		return same, covering, next, err
+	}
+	next = store.NoEnd
+	if known {
+		next = until
+	}
+	err = p.eachRow(p.rowsOf(key, at, until, nil, false).in(p.placed, at, until), func(e store.Entry) bool {
+		if e.Start == at {
+			same = &e
+			return true
+		}
+		next = e.Start
+		return false
+	})
+	if err != nil || same != nil || next == store.NoEnd {
+		return same, nil, next, err
+	}
+	// What is valid then ends where the next version begins.
+	err = p.eachRow(p.rowsOf(key, 0, at, nil, true).in(p.placed, next, next), func(e store.Entry) bool {
+		if e.End > at {
+			covering = &e
+		}
+		return false
+	})
+	return nil, covering, next, err
 }
 
 // setLatest sets the latest version of a key. known says whether there is a value that was it.
