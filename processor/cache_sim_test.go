@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
@@ -199,16 +200,7 @@ func TestSimReadUncommitted(t *testing.T) {
 		in.waitRunning()
 		var on atomic.Bool
 		on.Store(true)
-		f.cluster.ControlKey(int16(kmsg.EndTxn), func(kmsg.Request) (kmsg.Response, error, bool) {
-			if !on.Load() {
-				return nil, nil, false
-			}
-			f.cluster.KeepControl()
-			if rng.IntN(4) != 0 {
-				return nil, nil, false
-			}
-			return nil, errors.New("the connection breaks"), true
-		})
+		failures := f.failOffsetCommits(func() bool { return on.Load() && rng.IntN(3) == 0 })
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		var readers sync.WaitGroup
@@ -233,11 +225,37 @@ func TestSimReadUncommitted(t *testing.T) {
 		readers.Wait()
 		f.waitCaughtUp(3 * time.Minute)
 		f.checkReads(tr, in)
-		t.Logf("%d reads were ahead of the last commit, %d were cut", ahead.Load(), cut.Load())
+		t.Logf("%d commits were undone, %d reads were ahead of the last one, %d were cut", failures.Load(), ahead.Load(), cut.Load())
 		if ahead.Load() == 0 {
 			t.Error("no read saw what was not committed")
 		}
 	})
+}
+
+// failOffsetCommits refuses the offsets of a transaction when now says so, and counts how often.
+func (f *fleet) failOffsetCommits(now func() bool) *atomic.Int64 {
+	failures := new(atomic.Int64)
+	f.cluster.ControlKey(int16(kmsg.TxnOffsetCommit), func(req kmsg.Request) (kmsg.Response, error, bool) {
+		f.cluster.KeepControl()
+		if !now() {
+			return nil, nil, false
+		}
+		failures.Add(1)
+		r := req.(*kmsg.TxnOffsetCommitRequest)
+		resp := r.ResponseKind().(*kmsg.TxnOffsetCommitResponse)
+		for _, rt := range r.Topics {
+			at := kmsg.NewTxnOffsetCommitResponseTopic()
+			at.Topic = rt.Topic
+			for _, rp := range rt.Partitions {
+				ap := kmsg.NewTxnOffsetCommitResponseTopicPartition()
+				ap.Partition, ap.ErrorCode = rp.Partition, kerr.UnknownServerError.Code
+				at.Partitions = append(at.Partitions, ap)
+			}
+			resp.Topics = append(resp.Topics, at)
+		}
+		return resp, nil, true
+	})
+	return failures
 }
 
 // compareReads reads a partition committed and then uncommitted.
