@@ -180,10 +180,14 @@ func (f *fleet) texts(topic string) map[string][]string {
 	if err != nil {
 		f.t.Fatal(err)
 	}
-	cl, err := kgo.NewClient(
+	opts := []kgo.Opt{
 		kgo.SeedBrokers(f.brokers...), kgo.ConsumeTopics(topic), kgo.FetchIsolationLevel(kgo.ReadCommitted()), kgo.KeepControlRecords(),
-		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.FetchMaxWait(100*time.Millisecond), kgo.Dialer(f.dial),
-	)
+		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.FetchMaxWait(100 * time.Millisecond),
+	}
+	if f.dial != nil {
+		opts = append(opts, kgo.Dialer(f.dial))
+	}
+	cl, err := kgo.NewClient(opts...)
 	if err != nil {
 		f.t.Fatal(err)
 	}

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kbin"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -244,5 +245,74 @@ func BenchmarkDecode(b *testing.B) {
 			}
 			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*len(records)), "ns/record")
 		})
+	}
+}
+
+// TestDecodeRecords: a log that is read as the records of a source topic keeps headers, offsets and records without a key,
+// hands over nothing from the bound on, and leaves the decoder as it was.
+func TestDecodeRecords(t *testing.T) {
+	d := newDecoder()
+	header := func(k, v string) kmsg.Header { return kmsg.Header{Key: k, Value: []byte(v)} }
+	for codec := range int16(5) {
+		raw := testBatch(10, 14, codec, -1,
+			testRecord{delta: 0, time: 1, key: []byte("a"), value: []byte("before")},
+			testRecord{delta: 1, time: 2, key: []byte("a"), value: []byte("1"), headers: []kmsg.Header{header("h", "x"), header("h", ""), {Key: "null"}}},
+			testRecord{delta: 2, time: 3, value: []byte("no key")},
+			testRecord{delta: 3, time: 4, key: []byte("a")},
+			testRecord{delta: 4, time: 5, key: []byte("a"), value: []byte("beyond")},
+		)
+		var have []string
+		n, err := d.decodeRecords(chunk{from: 11, until: 14, raw: raw}, 7, func(records []Record) error {
+			for _, r := range records {
+				have = append(have, fmt.Sprintf("%d@%d %q=%q %d %q", r.Partition, r.Offset, r.Key, r.Value, r.Timestamp, r.Headers))
+			}
+			return nil
+		})
+		want := []string{
+			`7@11 "a"="1" 1002 [{"h" "x"} {"h" ""} {"null" ""}]`, `7@12 ""="no key" 1003 []`, `7@13 "a"="" 1004 []`,
+		}
+		if err != nil || !slices.Equal(have, want) || n.records != 3 || n.skipped != 0 {
+			t.Errorf("codec %d: %q, %v, %+v; want %q", codec, have, err, n, want)
+		}
+		plain, n, err := decodeAll(t, d, chunk{from: 10, raw: raw})
+		if err != nil || len(plain) != 4 || n.skipped != 1 {
+			t.Errorf("codec %d: as a changelog: %q, %v, %+v", codec, plain, err, n)
+		}
+	}
+	for _, bad := range [][]byte{nil, {3}, {2, 1}, {2, 2, 'k', 9}, {0x80}} {
+		if headers, err := readHeaders(bad); err == nil {
+			t.Errorf("headers %x: %v", bad, headers)
+		}
+	}
+}
+
+// TestStreamProof: what a follower has is proven by a high watermark that it has reached, as of the time the fetch that told
+// it was sent; and only what was applied counts.
+func TestStreamProof(t *testing.T) {
+	at := func(s int) time.Time { return time.Unix(int64(s), 0) }
+	s := &stream{follow: true, next: 10}
+	s.note(at(1), 12)
+	if !s.proven.IsZero() {
+		t.Errorf("proven at %v with 2 records missing", s.proven)
+	}
+	s.next, s.pending = 12, 1
+	s.note(at(2), 13)
+	if !s.proven.IsZero() || !s.seen.Equal(at(1)) {
+		t.Errorf("proven %v, seen %v: nothing is applied yet, and 13 not reached", s.proven, s.seen)
+	}
+	s.pending = 0
+	s.note(at(3), 13)
+	if !s.proven.Equal(at(1)) {
+		t.Errorf("proven %v, want that of the watermark 12", s.proven)
+	}
+	for i := range 100 { // far behind: what is remembered stays bounded
+		s.note(at(10+i), store.Offset(1000+i))
+	}
+	if len(s.marks) > 16 {
+		t.Errorf("%d marks", len(s.marks))
+	}
+	s.next = 1099
+	if s.note(at(200), 1099); !s.proven.Equal(at(200)) {
+		t.Errorf("proven %v after all was reached", s.proven)
 	}
 }
