@@ -40,7 +40,7 @@ func (r *Runtime) readAtLeast(ctx context.Context, bs *builtStore, id store.Task
 			}
 		}
 		if bounded.Err() == nil {
-			if opts.Wait <= 0 || !w.passes(err, changed != nil) {
+			if opts.Wait <= 0 || changed == nil || !passes(err) {
 				return nil, err
 			}
 			w.outcome = err
@@ -117,10 +117,10 @@ func (w *waiting) pin(ctx context.Context, after time.Time) (*reading, error) {
 	return rd, err
 }
 
-// passes reports whether waiting may change an outcome: the copy, which is here, is behind or not complete yet.
-func (w *waiting) passes(err error, here bool) bool {
-	if !here || is[*store.BehindError](err) {
-		return here
+// passes reports whether waiting may change an outcome: the copy is behind or not complete yet.
+func passes(err error) bool {
+	if is[*store.BehindError](err) {
+		return true
 	}
 	e, ok := errors.AsType[*store.NotReadyError](err)
 	return ok && (e.Reason == reasonStarting || e.Reason == reasonRestoring || e.Reason == reasonUnproven)

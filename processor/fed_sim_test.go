@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -132,9 +133,7 @@ func (tb *table) check(instances ...*instance) {
 			if err != nil {
 				tb.f.t.Fatal(err)
 			}
-			for k, v := range rows(tb.f.t, r) {
-				have[k] = v
-			}
+			maps.Copy(have, rows(tb.f.t, r))
 			r.Close()
 		}
 	}
@@ -156,11 +155,11 @@ func (tb *table) check(instances ...*instance) {
 }
 
 // rows reads a store to its end.
-func rows(t testing.TB, r store.Reading) map[string]string {
-	t.Helper()
-	it, err := keyValue(t, r).Scan(t.Context(), store.Scan{})
+func rows(tb testing.TB, r store.Reading) map[string]string {
+	tb.Helper()
+	it, err := keyValue(tb, r).Scan(tb.Context(), store.Scan{})
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	defer it.Close()
 	m := map[string]string{}
@@ -168,7 +167,7 @@ func rows(t testing.TB, r store.Reading) map[string]string {
 		m[string(it.Entry().Key)] = string(it.Entry().Data)
 	}
 	if err := it.Err(); err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return m
 }
@@ -403,10 +402,15 @@ func TestSimReadOnlyStore(t *testing.T) {
 // tableKeeper puts what it reads into the table's store.
 type tableKeeper struct{ kv store.KeyValue }
 
-func (k *tableKeeper) Init(ctx *Context) (err error) { k.kv, err = ctx.Store(tableStore); return err }
+func (k *tableKeeper) Init(ctx *Context) (err error) {
+	k.kv, err = ctx.Store(tableStore)
+	return err
+}
+
 func (k *tableKeeper) Process(r *Record) error {
 	return k.kv.Put(r.Key, store.Value{Data: r.Value, Timestamp: r.Timestamp})
 }
+
 func (k *tableKeeper) Close() error { return nil }
 
 // joiner looks its records up in the table's store.

@@ -48,9 +48,9 @@ const (
 )
 
 // newFleet starts a broker with the topics in and out. In a bubble all traffic goes over a virtual network.
-func newFleet(t testing.TB, virtual bool, partitions int32, opts ...kfake.Opt) *fleet {
-	t.Helper()
-	f := &fleet{t: t, dir: t.TempDir(), log: slog.New(slog.DiscardHandler), topo: countTopology}
+func newFleet(tb testing.TB, virtual bool, partitions int32, opts ...kfake.Opt) *fleet {
+	tb.Helper()
+	f := &fleet{t: tb, dir: tb.TempDir(), log: slog.New(slog.DiscardHandler), topo: countTopology}
 	if os.Getenv("STATEMESH_TEST_LOG") != "" {
 		f.log = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelInfo}))
 	}
@@ -65,9 +65,9 @@ func newFleet(t testing.TB, virtual bool, partitions int32, opts ...kfake.Opt) *
 	}
 	cluster, err := kfake.NewCluster(append(all, opts...)...)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
-	t.Cleanup(cluster.Close)
+	tb.Cleanup(cluster.Close)
 	f.cluster = cluster
 	f.brokers = cluster.ListenAddrs()
 	copts := []kgo.Opt{kgo.SeedBrokers(f.brokers...), kgo.RecordPartitioner(kgo.StickyKeyPartitioner(nil))}
@@ -75,9 +75,9 @@ func newFleet(t testing.TB, virtual bool, partitions int32, opts ...kfake.Opt) *
 		copts = append(copts, kgo.Dialer(f.dial))
 	}
 	if f.client, err = kgo.NewClient(copts...); err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
-	t.Cleanup(f.client.Close)
+	tb.Cleanup(f.client.Close)
 	return f
 }
 
@@ -419,11 +419,11 @@ func (f *fleet) checkReads(tr truth, instances ...*instance) {
 }
 
 // keyValue is the kind of reads that the test's stores answer.
-func keyValue(t testing.TB, r store.Reading) store.KeyValueReader {
-	t.Helper()
+func keyValue(tb testing.TB, r store.Reading) store.KeyValueReader {
+	tb.Helper()
 	kv, err := r.KeyValue()
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return kv
 }
@@ -447,8 +447,8 @@ func diff(have, want map[string]uint64) string {
 }
 
 // copyDir copies a state directory, as a kill leaves it.
-func copyDir(t testing.TB, from, to string) {
-	t.Helper()
+func copyDir(tb testing.TB, from, to string) {
+	tb.Helper()
 	err := filepath.WalkDir(from, func(path string, d os.DirEntry, err error) error {
 		if err != nil {
 			return err
@@ -479,7 +479,7 @@ func copyDir(t testing.TB, from, to string) {
 		return errors.Join(err, out.Close())
 	})
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 }
 

@@ -151,8 +151,11 @@ func (g *globalStore) follow(ctx context.Context, state *layered.Task) (err erro
 		Applied: func(part store.Partition, pos store.LogPosition, whole bool) {
 			g.advance(part, pos)
 			g.cp.StreamTime = max(g.cp.StreamTime, p.t.streamTime)
-			if whole && g.ready || state.UncommittedBytes() >= globalCommitBytes {
-				g.commit(state, whole && g.ready)
+			switch {
+			case whole && g.ready:
+				g.publish(state)
+			case state.UncommittedBytes() >= globalCommitBytes:
+				g.keep(state)
 			}
 		},
 		Ready: func(positions map[store.Partition]store.LogPosition) {
@@ -160,7 +163,7 @@ func (g *globalStore) follow(ctx context.Context, state *layered.Task) (err erro
 				g.advance(part, pos)
 			}
 			g.ready = true
-			g.commit(state, true)
+			g.publish(state)
 			g.once.Do(func() {
 				close(g.restored)
 				g.log.InfoContext(ctx, "global store restored", "position", g.cp.Position)
@@ -185,15 +188,24 @@ func (g *globalStore) advance(p store.Partition, pos store.LogPosition) {
 	g.cp.Changelogs = map[store.Name]store.LogPosition{g.bs.spec.Name: log}
 }
 
-// commit publishes what was applied. A copy that is not whole answers nothing; processors go on with the last that was.
-func (g *globalStore) commit(state *layered.Task, whole bool) {
+// publish commits what was applied and lets it be read: the copy is what the topic says.
+func (g *globalStore) publish(state *layered.Task) {
+	g.cp.Restoring = false
+	g.commit(state)
+	g.show(state)
+	g.mark.raise()
+}
+
+// keep commits what was applied of more: such a copy answers nothing, and processors go on with the last that was whole.
+func (g *globalStore) keep(state *layered.Task) {
+	g.cp.Restoring = true
+	g.commit(state)
+}
+
+func (g *globalStore) commit(state *layered.Task) {
 	g.cp.Sequence++
-	g.cp.WallTime, g.cp.Restoring = g.rt.now().UnixMilli(), !whole
+	g.cp.WallTime = g.rt.now().UnixMilli()
 	state.Commit(g.cp.Clone())
-	if whole {
-		g.show(state)
-		g.mark.raise()
-	}
 }
 
 // judge decides about a record that could not be processed. There is no transaction that a dead letter could go out with.

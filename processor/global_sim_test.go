@@ -28,7 +28,10 @@ func globalTopology() *Topology {
 
 type globalKeeper struct{ kv store.KeyValue }
 
-func (k *globalKeeper) Init(ctx *Context) (err error) { k.kv, err = ctx.Store(globalName); return err }
+func (k *globalKeeper) Init(ctx *Context) (err error) {
+	k.kv, err = ctx.Store(globalName)
+	return err
+}
 
 func (k *globalKeeper) Process(r *Record) error {
 	if string(r.Value) == "bad" {

@@ -40,7 +40,7 @@ type storeIndex struct {
 // task holds the copies of one task. Invariant: at most one is active, and it is the first; all are when it is global.
 type task struct {
 	// global: the whole of a global store, which every instance has.
-	global bool
+	global   bool
 	replicas []Replica
 	movingTo string // the instance that will be the owner; "" when the task stays
 	silent   bool   // a copy has no endpoint

@@ -128,6 +128,34 @@ func (r *Restorer) newFollower(ctx context.Context, req FollowRequest) (*Followe
 	return f, nil
 }
 
+// Progress counts offsets of what the topic held at the start.
+func (f *Follower) Progress() (done, total int64) {
+	f.r.mu.Lock()
+	defer f.r.mu.Unlock()
+	for i, s := range f.streams {
+		done += int64(max(min(s.next, f.ends[i])-f.from[i], 0))
+		total += int64(f.ends[i] - f.from[i])
+	}
+	return done, total
+}
+
+// Proven is a time up to which everything that had been acknowledged is applied, in all partitions: when the fetch was sent
+// that told the high watermark which is reached now. Zero when there is no such time yet.
+func (f *Follower) Proven() time.Time {
+	f.r.mu.Lock()
+	defer f.r.mu.Unlock()
+	var oldest time.Time
+	for i, s := range f.streams {
+		if s.proven.IsZero() {
+			return time.Time{}
+		}
+		if i == 0 || s.proven.Before(oldest) {
+			oldest = s.proven
+		}
+	}
+	return oldest
+}
+
 // take applies one event.
 func (f *Follower) take(ctx context.Context, e event) error {
 	p := store.Partition(e.s.partition)
@@ -203,32 +231,4 @@ func (f *Follower) stuck() error {
 		}
 	}
 	return nil
-}
-
-// Progress counts offsets of what the topic held at the start.
-func (f *Follower) Progress() (done, total int64) {
-	f.r.mu.Lock()
-	defer f.r.mu.Unlock()
-	for i, s := range f.streams {
-		done += int64(max(min(s.next, f.ends[i])-f.from[i], 0))
-		total += int64(f.ends[i] - f.from[i])
-	}
-	return done, total
-}
-
-// Proven is a time up to which everything that had been acknowledged is applied, in all partitions: when the fetch was sent
-// that told the high watermark which is reached now. Zero when there is no such time yet.
-func (f *Follower) Proven() time.Time {
-	f.r.mu.Lock()
-	defer f.r.mu.Unlock()
-	var oldest time.Time
-	for i, s := range f.streams {
-		if s.proven.IsZero() {
-			return time.Time{}
-		}
-		if i == 0 || s.proven.Before(oldest) {
-			oldest = s.proven
-		}
-	}
-	return oldest
 }
