@@ -64,7 +64,7 @@ func TestCF05OptionsReadBack(t *testing.T) {
 		"fetches":             {kgo.MaxConcurrentFetches, 4},
 		"fetch bytes":         {kgo.FetchMaxBytes, int32(1 << 20)},
 		"fetch partition":     {kgo.FetchMaxPartitionBytes, int32(1 << 20)},
-		"fetch wait":          {kgo.FetchMaxWait, 250 * time.Millisecond},
+		"fetch wait":          {kgo.FetchMaxWait, 500 * time.Millisecond},
 		"fetch min":           {kgo.FetchMinBytes, int32(1)},
 		"group":               {kgo.ConsumerGroup, "app"},
 		"session":             {kgo.SessionTimeout, 45 * time.Second},

@@ -24,8 +24,8 @@ const (
 	// Fewer save no memory that matters, more make each fetch small.
 	concurrentFetches = 4
 	// fetchWait is how long a broker without data keeps a fetch: it bounds what a broker with data must wait when more
-	// brokers than concurrentFetches lead our partitions.
-	fetchWait = 250 * time.Millisecond
+	// brokers than concurrentFetches lead our partitions. Upstream's fetch.max.wait.ms: an idle thread does little else.
+	fetchWait = 500 * time.Millisecond
 	// mostOfPartition is how much of a fetch one partition may take.
 	mostOfPartition = 1 << 20
 	// connIdle closes connections that nothing used, well before the broker's connections.max.idle.ms of 10m.
