@@ -5,6 +5,7 @@ import (
 	"encoding/csv"
 	"encoding/json"
 	"testing"
+	"time"
 
 	"github.com/statemesh/statemesh/processor"
 	"github.com/statemesh/statemesh/store"
@@ -108,6 +109,38 @@ func BenchmarkKeep(b *testing.B) {
 				if err := k.Process(&r); err != nil {
 					b.Fatal(err)
 				}
+			}
+		})
+	}
+}
+
+// BenchmarkWindows is the work of a record in its windows, the store in memory included: one key, a record every second.
+func BenchmarkWindows(b *testing.B) {
+	for name, w := range map[string]Window{
+		"tumbling": {Tumbling: time.Hour}, "hopping": {Hopping: 3 * time.Hour, Advance: time.Hour},
+		"sliding": {Sliding: 10 * time.Second}, "session": {Session: 30 * time.Second},
+	} {
+		v := View{Name: "v", Topic: "t", Format: JSON, Type: Count, Window: w, InMemory: true}
+		b.Run(name, func(b *testing.B) {
+			m := &mesh{state: openTask(b, []store.Spec{v.Spec()})}
+			k, ok := newProcessor(v).(node)
+			if !ok {
+				b.Fatal("a keeper of another kind")
+			}
+			if err := k.init(&place{mesh: m, view: "v"}); err != nil {
+				b.Fatal(err)
+			}
+			r := processor.Record{Key: []byte("EWR"), Value: []byte{}}
+			b.ReportAllocs()
+			for b.Loop() {
+				r.Timestamp += 1000
+				m.time = r.Timestamp
+				if err := k.Process(&r); err != nil {
+					b.Fatal(err)
+				}
+			}
+			if len(m.drops) > 0 {
+				b.Fatal(m.drops[0])
 			}
 		})
 	}

@@ -99,18 +99,18 @@ func newMesh(t *testing.T, views ...View) *mesh {
 }
 
 // openTask is a real task with these stores.
-func openTask(t *testing.T, specs []store.Spec) *layered.Task {
-	t.Helper()
-	stores, err := layered.Open(t.Context(), layered.Config{Dir: t.TempDir(), MinFreeBytes: 1})
+func openTask(tb testing.TB, specs []store.Spec) *layered.Task {
+	tb.Helper()
+	stores, err := layered.Open(tb.Context(), layered.Config{Dir: tb.TempDir(), MinFreeBytes: 1})
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
-	t.Cleanup(func() { _ = stores.Close() })
-	task, err := stores.OpenTask(t.Context(), store.TaskID{}, specs)
+	tb.Cleanup(func() { _ = stores.Close() })
+	task, err := stores.OpenTask(tb.Context(), store.TaskID{}, specs)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
-	t.Cleanup(func() { _ = task.Close(context.WithoutCancel(t.Context())) })
+	tb.Cleanup(func() { _ = task.Close(context.WithoutCancel(tb.Context())) })
 	return task
 }
 
