@@ -107,7 +107,7 @@ func BenchmarkWindow(b *testing.B) {
 				n += len(it.Entry().Data)
 			}
 			it.Close()
-			if n != (benchWindows)*100 {
+			if n != benchWindows*100 {
 				b.Fatalf("%d bytes", n)
 			}
 		}

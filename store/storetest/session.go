@@ -110,7 +110,7 @@ func sessionsOf(t *testing.T, f sessionFace, sc store.SessionScan) []string {
 		what := fmt.Sprintf("%s: scan %+v", f.name, sc)
 		it, err := f.scan(sc)
 		out := []string{}
-		for _, e := range scanned(t, what, it, err, sc.Reverse) {
+		for _, e := range scanned(t, what, it, err, orderOf[sc.Reverse]) {
 			key, start, end, err := store.ParseSessionKey(e.Cursor)
 			if err != nil || string(key) != string(e.Key) || start != e.Start || end != e.End || e.Timestamp != -1 {
 				t.Fatalf("%s: row %q [%d,%d] at %d has the cursor %x (%v)", what, e.Key, e.Start, e.End, e.Timestamp, e.Cursor, err)
@@ -195,7 +195,7 @@ func add(t *testing.T, w store.Session, key string, at, gap int64) (emitted []st
 	t.Helper()
 	it, err := w.Scan(find(key, at-gap, at+gap))
 	start, end, n := at, at, 1
-	for _, e := range scanned(t, "find", it, err, false) {
+	for _, e := range scanned(t, "find", it, err, ascending) {
 		if err := w.Remove([]byte(key), e.Start, e.End); err != nil {
 			t.Fatal(err)
 		}
@@ -222,7 +222,7 @@ func sessionMerges(t *testing.T, s SessionSubject) {
 		t.Helper()
 		it, err := s.Writer.Scan(everySession(key))
 		got := []string{}
-		for _, e := range scanned(t, id, it, err, false) {
+		for _, e := range scanned(t, id, it, err, ascending) {
 			got = append(got, fmt.Sprintf("[%d,%d]=%s", e.Start, e.End, e.Data))
 		}
 		if d := cmp.Diff(sessions, got); d != "" {
@@ -262,7 +262,7 @@ func sessionSearch(t *testing.T, s SessionSubject) {
 	sessionFaces(t, s, func(t *testing.T, f sessionFace) {
 		it, err := f.scan(find("k", 2, 4))
 		var got []string
-		for _, e := range scanned(t, "QS-07", it, err, false) {
+		for _, e := range scanned(t, "QS-07", it, err, ascending) {
 			got = append(got, fmt.Sprintf("[%d,%d]", e.Start, e.End))
 		}
 		if d := cmp.Diff([]string{"[1,2]", "[1,5]", "[4,5]", "[4,6]"}, got); d != "" {
@@ -273,7 +273,7 @@ func sessionSearch(t *testing.T, s SessionSubject) {
 	sessionFaces(t, s, func(t *testing.T, f sessionFace) {
 		it, err := f.scan(everySession("k"))
 		var got []string
-		for _, e := range scanned(t, "QS-07", it, err, false) {
+		for _, e := range scanned(t, "QS-07", it, err, ascending) {
 			got = append(got, fmt.Sprintf("[%d,%d]", e.Start, e.End))
 		}
 		if d := cmp.Diff([]string{"[0,1]", "[1,6]", "[5,6]"}, got); d != "" {
@@ -375,7 +375,7 @@ func sessionCursors(t *testing.T, s SessionSubject) {
 		} {
 			for _, sc.Reverse = range []bool{false, true} {
 				it, err := f.scan(sc)
-				whole := scanned(t, f.name, it, err, sc.Reverse)
+				whole := scanned(t, f.name, it, err, orderOf[sc.Reverse])
 				if len(whole) < 10 {
 					t.Fatalf("%s: %d rows", f.name, len(whole))
 				}
@@ -383,7 +383,7 @@ func sessionCursors(t *testing.T, s SessionSubject) {
 					rest := sc
 					rest.After = e.Cursor
 					it, err := f.scan(rest)
-					if d := cmp.Diff(whole[i+1:], scanned(t, f.name, it, err, sc.Reverse)); d != "" {
+					if d := cmp.Diff(whole[i+1:], scanned(t, f.name, it, err, orderOf[sc.Reverse])); d != "" {
 						t.Fatalf("%s: %+v after row %d (-want +got)\n%s", f.name, sc, i, d)
 					}
 				}
@@ -419,7 +419,7 @@ func sessionSnapshots(t *testing.T, s SessionSubject) {
 	s.Commit()
 	for name, it := range map[string]store.Iterator{"reader": committed, "writer": own} {
 		got := []string{}
-		for _, e := range scanned(t, name, it, nil, false) {
+		for _, e := range scanned(t, name, it, nil, ascending) {
 			got = append(got, string(e.Data))
 		}
 		if d := cmp.Diff(want, got); d != "" {

@@ -189,7 +189,7 @@ func versionsOf(t *testing.T, f versionedFace, sc store.VersionScan) []string {
 		what := fmt.Sprintf("%s: scan %+v", f.name, sc)
 		it, err := f.scan(sc)
 		out := []string{}
-		for _, e := range scanned(t, what, it, err, sc.Reverse) {
+		for _, e := range scanned(t, what, it, err, orderOf[sc.Reverse]) {
 			if !bytes.Equal(e.Key, sc.Key) || e.Timestamp != e.Start || !bytes.Equal(e.Cursor, store.VersionKey(e.Key, e.Start)) {
 				t.Fatalf("%s: row %x from %d at %d has the cursor %x", what, e.Key, e.Start, e.Timestamp, e.Cursor)
 			}
@@ -528,7 +528,7 @@ func versionedCursors(t *testing.T, s VersionedSubject) {
 		} {
 			for _, sc.Reverse = range []bool{false, true} {
 				it, err := f.scan(sc)
-				whole := scanned(t, f.name, it, err, sc.Reverse)
+				whole := scanned(t, f.name, it, err, orderOf[sc.Reverse])
 				if len(whole) < 20 {
 					t.Fatalf("%s: %d rows", f.name, len(whole))
 				}
@@ -536,7 +536,7 @@ func versionedCursors(t *testing.T, s VersionedSubject) {
 					rest := sc
 					rest.After = e.Cursor
 					it, err := f.scan(rest)
-					if d := cmp.Diff(append([]store.Entry(nil), whole[i+1:]...), scanned(t, f.name, it, err, sc.Reverse)); d != "" {
+					if d := cmp.Diff(append([]store.Entry(nil), whole[i+1:]...), scanned(t, f.name, it, err, orderOf[sc.Reverse])); d != "" {
 						t.Fatalf("%s: %+v after row %d (-want +got)\n%s", f.name, sc, i, d)
 					}
 				}
@@ -572,7 +572,7 @@ func versionedSnapshots(t *testing.T, s VersionedSubject) {
 	s.Commit()
 	for name, it := range map[string]store.Iterator{"reader": committed, "writer": own} {
 		got := []string{}
-		for _, e := range scanned(t, name, it, nil, false) {
+		for _, e := range scanned(t, name, it, nil, ascending) {
 			got = append(got, showVersion(store.Version{Value: e.Value, ValidTo: e.End}))
 		}
 		if d := cmp.Diff(want, got); d != "" {
@@ -711,7 +711,7 @@ func versionedOwned(t *testing.T, s VersionedSubject) {
 	}
 	copy(value, "xxx")
 	key[0], sc.Key[0] = 'x', 'x'
-	for _, e := range scanned(t, "writer", it, nil, false) {
+	for _, e := range scanned(t, "writer", it, nil, ascending) {
 		copy(e.Data, "yyy")
 		copy(e.Key, "y")
 		copy(e.Cursor, "yyyyyyyyy")

@@ -115,8 +115,13 @@ func putWindow(t *testing.T, w store.Window, key []byte, start int64, value stri
 	}
 }
 
-// scanned reads a scan to its end and checks what holds for every one.
-func scanned(t *testing.T, what string, it store.Iterator, err error, reverse bool) []store.Entry {
+// ascending is how rows follow each other by default; orderOf says it by whether a scan is reversed.
+const ascending = -1
+
+var orderOf = map[bool]int{false: ascending, true: 1}
+
+// scanned reads a scan to its end and checks what holds for every one, the order too.
+func scanned(t *testing.T, what string, it store.Iterator, err error, order int) []store.Entry {
 	t.Helper()
 	if err != nil {
 		t.Fatalf("%s: %v", what, err)
@@ -129,7 +134,7 @@ func scanned(t *testing.T, what string, it store.Iterator, err error, reverse bo
 			t.Fatalf("%s: row %x has no value", what, e.Cursor)
 		}
 		if n := len(out); n > 0 {
-			if c := slices.Compare(out[n-1].Cursor, e.Cursor); c == 0 || c > 0 != reverse {
+			if c := slices.Compare(out[n-1].Cursor, e.Cursor); c != order {
 				t.Fatalf("%s: row %x comes after %x", what, e.Cursor, out[n-1].Cursor)
 			}
 		}
@@ -148,7 +153,7 @@ func valuesOf(t *testing.T, f windowFace, sc store.WindowScan) []string {
 		what := fmt.Sprintf("%s: scan %+v", f.name, sc)
 		it, err := f.scan(sc)
 		out := []string{}
-		for _, e := range scanned(t, what, it, err, sc.Reverse) {
+		for _, e := range scanned(t, what, it, err, orderOf[sc.Reverse]) {
 			key, start, _, err := store.ParseWindowKey(e.Cursor)
 			if err != nil || string(key) != string(e.Key) || start != e.Start {
 				t.Fatalf("%s: row %q at %d has the cursor %x (%v)", what, e.Key, e.Start, e.Cursor, err)
@@ -356,7 +361,7 @@ func windowValues(t *testing.T, s WindowSubject, kind store.Kind) {
 				t.Errorf("SE-14: %s at %d (-want +got)\n%s", f.name, start, d)
 			}
 			it, err := f.scan(store.WindowScan{Key: key, From: start, To: start})
-			for _, e := range scanned(t, f.name, it, err, false) {
+			for _, e := range scanned(t, f.name, it, err, ascending) {
 				if d := cmp.Diff(want, e.Value); d != "" {
 					t.Errorf("SE-14: %s: scan at %d (-want +got)\n%s", f.name, start, d)
 				}
@@ -460,7 +465,7 @@ func windowCursors(t *testing.T, s WindowSubject) {
 		} {
 			for _, sc.Reverse = range []bool{false, true} {
 				it, err := f.scan(sc)
-				whole := scanned(t, f.name, it, err, sc.Reverse)
+				whole := scanned(t, f.name, it, err, orderOf[sc.Reverse])
 				if len(whole) < 10 {
 					t.Fatalf("%s: %d rows", f.name, len(whole))
 				}
@@ -468,7 +473,7 @@ func windowCursors(t *testing.T, s WindowSubject) {
 					rest := sc
 					rest.After = e.Cursor
 					it, err := f.scan(rest)
-					if d := cmp.Diff(whole[i+1:], scanned(t, f.name, it, err, sc.Reverse)); d != "" && i+1 < len(whole) {
+					if d := cmp.Diff(whole[i+1:], scanned(t, f.name, it, err, orderOf[sc.Reverse])); d != "" && i+1 < len(whole) {
 						t.Fatalf("%s: %+v after row %d (-want +got)\n%s", f.name, sc, i, d)
 					}
 				}
@@ -504,7 +509,7 @@ func windowSnapshots(t *testing.T, s WindowSubject) {
 	s.Commit()
 	for name, it := range map[string]store.Iterator{"reader": committed, "writer": writers} {
 		got := []string{}
-		for _, e := range scanned(t, name, it, nil, false) {
+		for _, e := range scanned(t, name, it, nil, ascending) {
 			got = append(got, string(e.Data))
 		}
 		if d := cmp.Diff(want, got); d != "" {
@@ -534,9 +539,11 @@ func windowRefusals(t *testing.T, s WindowSubject) {
 			"empty key":      {second(f.fetch(nil, 1)), store.ErrInvalidKey},
 			"negative start": {second(f.fetch([]byte("k"), -1)), store.ErrInvalidRequest},
 			"scan of an empty key": {
-				second(f.scan(store.WindowScan{Key: []byte{}})), store.ErrInvalidKey},
+				second(f.scan(store.WindowScan{Key: []byte{}})), store.ErrInvalidKey,
+			},
 			"key and key range": {
-				second(f.scan(store.WindowScan{Key: []byte("k"), KeyFrom: []byte("a")})), store.ErrInvalidRequest},
+				second(f.scan(store.WindowScan{Key: []byte("k"), KeyFrom: []byte("a")})), store.ErrInvalidRequest,
+			},
 			"negative from": {second(f.scan(store.WindowScan{From: -1, To: 1})), store.ErrInvalidRequest},
 			"negative to":   {second(f.scan(store.WindowScan{To: -1})), store.ErrInvalidRequest},
 		} {
