@@ -26,6 +26,7 @@ func BenchmarkReclaim(b *testing.B) {
 }
 
 func benchReclaim(b *testing.B, rows, sweepRows int) {
+	b.Helper()
 	b.StopTimer()
 	defer b.StartTimer()
 	db := openDB(b, badgerdb.WithSweepRows(badgerdb.Options{Dir: b.TempDir()}, sweepRows))

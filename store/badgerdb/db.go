@@ -82,6 +82,9 @@ func open(ctx context.Context, opt Options) (db *DB, err error) {
 			db, err = nil, fmt.Errorf("%w: badger: %v", store.ErrCorrupt, p)
 		}
 	}()
+	if err := checkLogs(opt.Dir); err != nil {
+		return nil, err
+	}
 	b, err := badger.OpenManaged(opt.badger(log))
 	if err != nil {
 		return nil, err

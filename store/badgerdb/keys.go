@@ -85,16 +85,21 @@ func decodeDescriptor(b []byte) (descriptor, store.TaskID, error) {
 	return d, id, nil
 }
 
-// check describes the last move, so that opening a database can tell whether all of it is there. Deletes are not
-// counted: compaction may have removed them. Invariant: Count is 0 or every value of the move is still the newest of its
-// key.
+// check describes the last move, so that opening a database can tell whether all of it is there. Invariant: Count is 0 or
+// every value of the move is still the newest of its key. Deletes can be found in logs only: compaction may remove them.
 type check struct {
 	Timestamp uint64 // of the move's data
 	Count     uint64 // of values
 	Sum       uint64 // of their hashes
+	Deletes   uint64
+	// Previous is D before this record.
+	Previous uint64
 }
 
-const checkBytes = 24
+const (
+	checkBytes    = 40
+	oldCheckBytes = 24 // without deletes and previous, as format 1 of the state directory has it
+)
 
 // add counts a value.
 func (c *check) add(key, value []byte) {
@@ -107,14 +112,20 @@ func (c *check) add(key, value []byte) {
 }
 
 func (c *check) encode() []byte {
-	b := binary.BigEndian.AppendUint64(make([]byte, 0, checkBytes), c.Timestamp)
-	b = binary.BigEndian.AppendUint64(b, c.Count)
-	return binary.BigEndian.AppendUint64(b, c.Sum)
+	b := make([]byte, 0, checkBytes)
+	for _, v := range []uint64{c.Timestamp, c.Count, c.Sum, c.Deletes, c.Previous} {
+		b = binary.BigEndian.AppendUint64(b, v)
+	}
+	return b
 }
 
 func decodeCheck(b []byte) (check, error) {
-	if len(b) != checkBytes {
+	if len(b) != checkBytes && len(b) != oldCheckBytes {
 		return check{}, fmt.Errorf("record of the last move: %d bytes, want %d: %w", len(b), checkBytes, store.ErrCorrupt)
 	}
-	return check{binary.BigEndian.Uint64(b), binary.BigEndian.Uint64(b[8:]), binary.BigEndian.Uint64(b[16:])}, nil
+	c := check{Timestamp: binary.BigEndian.Uint64(b), Count: binary.BigEndian.Uint64(b[8:]), Sum: binary.BigEndian.Uint64(b[16:])}
+	if len(b) == checkBytes {
+		c.Deletes, c.Previous = binary.BigEndian.Uint64(b[24:]), binary.BigEndian.Uint64(b[32:])
+	}
+	return c, nil
 }

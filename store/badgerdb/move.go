@@ -82,6 +82,7 @@ func (db *DB) writeData(moves []engine.Move, floors []map[engine.StoreID]engine.
 			key := b.key(m.Space, w)
 			if w.Value == nil {
 				db.tombs++
+				chk.Deletes++
 				b.delete(key)
 				continue
 			}
@@ -108,6 +109,7 @@ func (db *DB) writeData(moves []engine.Move, floors []map[engine.StoreID]engine.
 // commit writes entries and the record that moves D, in one transaction, and makes it durable. With the turn. What the
 // entries rely on must be durable before; written are the key spaces whose data has changed since the last commit.
 func (db *DB) commit(chk check, written []*space, entries ...*badger.Entry) error {
+	chk.Previous = db.durable
 	tombs := db.tombs
 	if tombs != db.tombsStored {
 		entries = append(entries, badger.NewEntry(tombsKey, binary.BigEndian.AppendUint64(nil, uint64(tombs))))

@@ -112,7 +112,7 @@ func crashChild(dir string, in io.Reader, out io.Writer) error {
 			return err
 		}
 	}
-	fmt.Fprintln(out, "ready")
+	say(out, "ready")
 	if _, peek := os.LookupEnv(crashPeek); peek {
 		for _, task := range tasks {
 			err = errors.Join(err, task.Close(ctx))
@@ -142,7 +142,7 @@ func crashChild(dir string, in io.Reader, out io.Writer) error {
 	}
 	cancel()
 	err = errors.Join(err, <-ended, s.Close())
-	fmt.Fprintln(out, "closed")
+	say(out, "closed")
 	return err
 }
 
@@ -152,7 +152,9 @@ func crashWriter(ctx context.Context, s *layered.Stores, task *layered.Task, out
 			return err
 		}
 	}
-	for n := int64(task.Checkpoint().Sequence) + 1; ; n++ {
+	first := int64(task.Checkpoint().Sequence) + 1
+	say(out, "begins", task.ID().Partition, first)
+	for n := first; ; n++ {
 		select {
 		case <-stop:
 			return nil
@@ -165,7 +167,7 @@ func crashWriter(ctx context.Context, s *layered.Stores, task *layered.Task, out
 			if err := layered.MoveNow(s, task); err != nil {
 				return err
 			}
-			fmt.Fprintln(out, "durable", task.ID().Partition, n)
+			say(out, "durable", task.ID().Partition, n)
 		}
 	}
 }
@@ -212,6 +214,9 @@ func runCrashChild() (code int, child bool) {
 	}
 	return 0, true
 }
+
+// say tells the parent something. When that is gone nothing matters any more.
+func say(out io.Writer, what ...any) { _, _ = fmt.Fprintln(out, what...) }
 
 // flushed writes through: what is said must be out before the kill.
 type flushed struct{ w *bufio.Writer }

@@ -16,6 +16,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -39,6 +40,7 @@ func TestCrash(t *testing.T) {
 	c := &crash{t: t, rng: rng, dir: filepath.Join(t.TempDir(), "state")}
 	for i := range *crashes {
 		c.round = i
+		c.said.Reset()
 		c.kill()
 		damaged := i%3 == 2 && c.damage()
 		if damaged {
@@ -58,6 +60,7 @@ type crash struct {
 	dir string
 
 	log                     bytes.Buffer // of all processes since the last look
+	said                    bytes.Buffer // by them, in this round
 	round, damages, refused int
 	// last are the commits that were found, or said to be durable, by task.
 	last    [crashTasks]int64
@@ -104,7 +107,9 @@ func (c *crash) run(after time.Duration, point string) {
 	for lines := bufio.NewScanner(stdout); lines.Scan(); {
 		var task int
 		var n int64
-		switch line := lines.Text(); {
+		line := lines.Text()
+		fmt.Fprintln(&c.said, line)
+		switch {
 		case line == "ready" && point == "ready":
 			kill()
 		case line == "ready" && point == "close":
@@ -219,17 +224,19 @@ func (c *crash) check(task *layered.Task, n int64) {
 		c.t.Fatal(err)
 	}
 	defer it.Close()
-	rows := 0
+	var found []int64
 	for it.Next() {
 		e := it.Entry()
 		at := int64(binary.BigEndian.Uint64(e.Data))
 		if e.Start != at*crashStep || at > n || string(e.Key) != fmt.Sprintf("window-%d", at%crashWindows) {
 			c.t.Errorf("round %d: task %s at commit %d: window %s of %d holds %d", c.round, task.ID(), n, e.Key, e.Start, at)
 		}
-		rows++
+		found = append(found, at)
 	}
-	if alive := min(n, int64(crashRetention/time.Millisecond)/crashStep); it.Err() != nil || int64(rows) != alive {
-		c.t.Errorf("round %d: task %s at commit %d: %d windows, want %d, %v", c.round, task.ID(), n, rows, alive, it.Err())
+	if alive := min(n, int64(crashRetention/time.Millisecond)/crashStep); it.Err() != nil || int64(len(found)) != alive {
+		slices.Sort(found)
+		c.t.Errorf("round %d: task %s at commit %d, store times %v: %d windows, want %d, %v: %v\n%s", c.round, task.ID(), n,
+			task.Checkpoint().StoreTimes, len(found), alive, it.Err(), found, &c.said)
 	}
 }
 

@@ -1,0 +1,136 @@
+package badgerdb_test
+
+import (
+	"bytes"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/statemesh/statemesh/store/badgerdb"
+	"github.com/statemesh/statemesh/store/engine"
+	"github.com/statemesh/statemesh/store/storetest"
+)
+
+// TestDamagedLogs: several memtables have not been flushed when the process is killed, and then one of their logs loses its
+// end, or a byte of it flips, anywhere. What opens is what one move made, or the damage is noticed.
+func TestDamagedLogs(t *testing.T) {
+	t.Parallel()
+	rng, done := storetest.Seeded(t)
+	defer done()
+	opt := badgerdb.Options{Dir: t.TempDir(), MemTableBytes: 256 << 10}
+	db := openDB(t, opt)
+	sp, x := space(t, db)
+	image := filepath.Join(t.TempDir(), "killed")
+	if err := storetest.KillImage(opt.Dir, image); err != nil { // without any table
+		t.Fatal(err)
+	}
+	snap, err := db.Snapshot(sp)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer snap.Release()
+	it, err := snap.Iterate(engine.Range{Store: x}) // keeps the log of the first memtable
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer it.Close()
+	states := map[string]map[string]string{"": {}}
+	state := make(map[string]string)
+	last := ""
+	var logs []string
+	for more := 5; more > 0; { // some moves are in the second log alone
+		kv := make(map[string]string)
+		for range 60 {
+			k := fmt.Sprint("k", rng.IntN(3000))
+			if kv[k] = fmt.Sprintf("%0*d", 1+rng.IntN(300), len(states)); rng.IntN(4) == 0 {
+				kv[k] = "-"
+			}
+		}
+		for k, v := range kv {
+			if state[k] = v; v == "-" {
+				delete(state, k)
+			}
+		}
+		last = fmt.Sprint(len(states))
+		move(t, db, storetest.EngineMove(sp, x, last, kv))
+		states[last] = maps.Clone(state)
+		if logs, err = filepath.Glob(filepath.Join(opt.Dir, "*.mem")); err != nil {
+			t.Fatal(err)
+		}
+		if len(logs) > 1 {
+			more--
+		}
+	}
+	for _, log := range logs { // and with both logs: as if the flush had not begun yet
+		b, err := os.ReadFile(log)
+		if err == nil {
+			err = os.WriteFile(filepath.Join(image, filepath.Base(log)), b, 0o600)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(logs) != 2 {
+		t.Fatalf("%d logs, want 2", len(logs))
+	}
+	noticed, older := 0, 0
+	for round := range 60 {
+		dir := filepath.Join(t.TempDir(), "db")
+		if err := storetest.KillImage(image, dir); err != nil {
+			t.Fatal(err)
+		}
+		if round > 0 { // the first is not damaged
+			damageLog(t, filepath.Join(dir, filepath.Base(logs[rng.IntN(len(logs))])), rng.IntN)
+		}
+		quarantined := false
+		opt := badgerdb.Options{Dir: dir, MemTableBytes: 256 << 10}
+		opt.Listener.Quarantined = func(string) { quarantined = true }
+		db, err := badgerdb.Open(t.Context(), opt)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if quarantined {
+			noticed++
+		} else {
+			got, record := storetest.EngineContent(t, db, sp, x)
+			if d := cmp.Diff(states[record], got); d != "" {
+				t.Errorf("round %d: record %q of %q, but its data is not there (-want +got)\n%s", round, record, last, d)
+			}
+			if record != last {
+				older++
+			}
+		}
+		if round == 0 && (quarantined || older > 0) {
+			t.Errorf("a kill alone: moved aside %t, older %d", quarantined, older)
+		}
+		if err := db.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Logf("%d logs, damaged 59 times: noticed %d times, %d times an older move", len(logs), noticed, older)
+	if noticed == 0 {
+		t.Error("no damage was noticed: the test shows nothing")
+	}
+}
+
+func damageLog(t *testing.T, name string, intN func(int) int) {
+	t.Helper()
+	b, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	end := len(bytes.TrimRight(b, "\x00"))
+	at := intN(end)
+	if intN(2) == 0 {
+		clear(b[at:]) // lost, as a hole in the file reads
+	} else {
+		b[at] ^= byte(1 + intN(255))
+	}
+	if err := os.WriteFile(name, b, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
