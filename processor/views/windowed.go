@@ -263,12 +263,14 @@ func (k *sessionKeeper) Process(r *processor.Record) error {
 	return k.store.Put(r.Key, whole.Start, whole.End, store.Value{Data: next, Timestamp: whole.End})
 }
 
-// load reads the sessions that the record joins.
+// load reads the sessions that the record joins, the latest first. Sessions of a key are more than a gap apart: once one has
+// begun when the record came, those before it ended too early. Where records come in order that is the first one, and what former
+// records have left behind (a session moves with each of them) is not looked at.
 func (k *sessionKeeper) load(r *processor.Record) error {
 	k.joined, k.values = k.joined[:0], k.values[:0]
 	earliestEnd, latestStart := k.session.Near(r.Timestamp)
 	it, err := k.store.Scan(store.SessionScan{
-		Key: r.Key, EarliestEnd: earliestEnd, LatestEnd: math.MaxInt64, LatestStart: latestStart,
+		Key: r.Key, EarliestEnd: earliestEnd, LatestEnd: math.MaxInt64, LatestStart: latestStart, Reverse: true,
 	})
 	if err != nil {
 		return err
@@ -278,6 +280,9 @@ func (k *sessionKeeper) load(r *processor.Record) error {
 		e := it.Entry()
 		k.joined = append(k.joined, windows.Span{Start: e.Start, End: e.End})
 		k.values = append(k.values, e.Value)
+		if e.Start <= r.Timestamp {
+			return nil
+		}
 	}
 	return it.Err()
 }

@@ -3,6 +3,8 @@ package views
 import (
 	"fmt"
 	"math"
+	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -112,6 +114,7 @@ func TestWindows(t *testing.T) {
 			`k[1,21]={"count":3,"sum":33,"min":1,"max":21,"avg":11}`, "",
 		},
 		{"merged averages", Avg, Window{Session: 10 * ms, Grace: time.Hour}, times(1, 21, 11), `k[1,21]={"count":3,"sum":33,"avg":11}`, ""},
+		{"one joins three", Count, Window{Session: 10 * ms, Grace: time.Hour}, times(2, 30, 12, 40, 50, 21), "k[2,50]=6", ""},
 		{"merged minima", Min, Window{Session: 10 * ms, Grace: time.Hour}, times(1, 21, 11), "k[1,21]=1", ""},
 		// QS-08: a session is closed behind end + gap + grace.
 		{"session, just in time", Count, Window{Session: 10 * ms, Grace: 5 * ms}, times(100, 85), "k[85,85]=1 k[100,100]=1", ""},
@@ -221,5 +224,34 @@ func TestEventTime(t *testing.T) {
 		if reasonOf(err) != tt.reason || got != tt.want {
 			t.Errorf("%s: %d, %v", tt.value, got, err)
 		}
+	}
+}
+
+// Whatever the order of arrival, sessions are the runs of records that are at most a gap apart.
+func TestSessionsModel(t *testing.T) {
+	t.Parallel()
+	v := View{Name: "v", Topic: "t", Format: JSON, Type: Count, Window: Window{Session: 5 * ms, Grace: time.Hour}}
+	m := newMesh(t, v)
+	var want []string
+	for seed := range uint64(60) {
+		r := rand.New(rand.NewPCG(seed, 1))
+		at := make([]int64, 1+r.IntN(20))
+		key := fmt.Sprintf("k%02d", seed)
+		for i := range at {
+			at[i] = r.Int64N(80)
+			m.mustProcess(rec(at[i], key, "{}"))
+		}
+		slices.Sort(at)
+		for i := 0; i < len(at); {
+			n := i + 1
+			for n < len(at) && at[n]-at[n-1] <= 5 {
+				n++
+			}
+			want = append(want, fmt.Sprintf("%s[%d,%d]=%d", key, at[i], at[n-1], n-i))
+			i = n
+		}
+	}
+	if got := m.windowsOf(v); got != strings.Join(want, " ") {
+		t.Errorf("%s\nwant\n%s", got, strings.Join(want, " "))
 	}
 }
