@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"strings"
 
 	"github.com/statemesh/statemesh/internal/membudget"
 	"github.com/statemesh/statemesh/store/layered"
@@ -179,8 +180,13 @@ func (c Config) validateMemory() error {
 	bad := func(field, format string, args ...any) {
 		errs = append(errs, &FieldError{Field: field, Reason: fmt.Sprintf(format, args...)})
 	}
-	if _, _, err := c.memory(machineLimit()); err != nil {
-		errs = append(errs, &FieldError{Field: "MemoryLimit", Reason: err.Error(), Err: err})
+	def := machineLimit()
+	if _, _, err := c.memory(def); err != nil {
+		reason := strings.TrimPrefix(err.Error(), "memory limit: ")
+		if c.MemoryLimit == 0 {
+			reason += fmt.Sprintf("; it is not set, so this is a share of the %s's %s", def.Source, membudget.Text(def.Total))
+		}
+		errs = append(errs, &FieldError{Field: "MemoryLimit", Reason: reason, Err: err})
 	}
 	if c.MemoryLimit > 0 && c.Processor.UncommittedMaxBytes < 0 {
 		bad("Processor.UncommittedMaxBytes", "no bound contradicts MemoryLimit %d", c.MemoryLimit)
