@@ -36,8 +36,11 @@ type globalStore struct {
 	follower atomic.Pointer[restore.Follower]
 	view     atomic.Pointer[globalView]
 
+	// clean says that all that was applied is published. What the follower has proven counts only while it is.
+	clean atomic.Bool
+
 	mu     sync.Mutex
-	proven time.Time // by followers before the one that runs
+	proven time.Time // of what is published, as far as it was looked at
 
 	// The rest belongs to run.
 	cp    store.Checkpoint // what the next commit carries
@@ -146,7 +149,10 @@ func (g *globalStore) follow(ctx context.Context, state *layered.Task) (err erro
 	return g.rt.globalLogs.Follow(ctx, restore.FollowRequest{
 		Topic: g.bs.source, ID: info.ID, Partitions: info.Partitions, Retention: info.DeleteRetention,
 		Have: have, WallTime: g.cp.WallTime,
-		Begun: func(f *restore.Follower) { g.follower.Store(f) },
+		Begun: func(f *restore.Follower) {
+			g.fallBehind() // what the last one has applied and not published was rolled back
+			g.follower.Store(f)
+		},
 		Apply: p.apply,
 		Applied: func(part store.Partition, pos store.LogPosition, whole bool) {
 			g.advance(part, pos)
@@ -154,9 +160,11 @@ func (g *globalStore) follow(ctx context.Context, state *layered.Task) (err erro
 			switch {
 			case whole && g.ready:
 				g.publish(state)
+				return
 			case state.UncommittedBytes() >= globalCommitBytes:
 				g.keep(state)
 			}
+			g.fallBehind()
 		},
 		Ready: func(positions map[store.Partition]store.LogPosition) {
 			for part, pos := range positions {
@@ -193,7 +201,14 @@ func (g *globalStore) publish(state *layered.Task) {
 	g.cp.Restoring = false
 	g.commit(state)
 	g.show(state)
+	g.clean.Store(true)
 	g.mark.raise()
+}
+
+// fallBehind notes that more is applied, or will be, than is published.
+func (g *globalStore) fallBehind() {
+	g.provenAt()
+	g.clean.Store(false)
 }
 
 // keep commits what was applied of more: such a copy answers nothing, and processors go on with the last that was whole.
@@ -230,15 +245,17 @@ func (g *globalStore) isRestored() bool {
 	}
 }
 
-// provenAt is a time up to which the copy has everything; zero when there is none yet.
+// provenAt is a time up to which what is published has everything; zero when there is none yet. The proof is read before
+// clean is: a chunk that makes a later proof has taken clean away before, or is published.
 func (g *globalStore) provenAt() time.Time {
 	var t time.Time
 	if f := g.follower.Load(); f != nil {
 		t = f.Proven()
 	}
+	clean := g.clean.Load()
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if t.After(g.proven) {
+	if clean && t.After(g.proven) {
 		g.proven = t
 	}
 	return g.proven

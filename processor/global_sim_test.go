@@ -133,6 +133,20 @@ func TestSimGlobalStore(t *testing.T) {
 			n.check(n.write(rng, 1+rng.IntN(30)), a, b)
 			time.Sleep(time.Duration(rng.IntN(400)) * time.Millisecond)
 		}
+		for range 10 { // what was acknowledged longer ago than the age is in the answer
+			n.write(rng, 1+rng.IntN(60))
+			time.Sleep(time.Second)
+			for _, in := range []*instance{a, b} {
+				r, err := in.rt.Read(t.Context(), globalName, 0, store.ReadOptions{MaxAge: time.Second})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if have := rows(t, r); fmt.Sprint(have) != fmt.Sprint(n.want) {
+					t.Fatalf("%s has %v at age %s, want %v", in.dir, have, r.Facts().Age, n.want)
+				}
+				r.Close()
+			}
+		}
 		// A session that goes from one instance to the other never goes back.
 		r, err := a.rt.Read(t.Context(), globalName, 0, store.ReadOptions{})
 		if err != nil {

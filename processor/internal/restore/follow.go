@@ -48,6 +48,7 @@ type Follower struct {
 	applied []store.LogPosition  // of the goroutine of Follow
 	behind  map[*stream]struct{} // streams of which more was decided than is applied; of the goroutine of Follow
 	ready   bool
+	began   time.Time // before the brokers were asked for ends
 }
 
 // Follow applies the records of a topic until ctx ends or something fails. What was applied stays with the caller, who may
@@ -93,7 +94,7 @@ func (r *Restorer) Follow(ctx context.Context, req FollowRequest) error {
 
 // newFollower asks the brokers where each partition begins and ends, and compares the local copy with that.
 func (r *Restorer) newFollower(ctx context.Context, req FollowRequest) (*Follower, error) {
-	f := &Follower{r: r, req: req, behind: make(map[*stream]struct{})}
+	f := &Follower{r: r, req: req, behind: make(map[*stream]struct{}), began: time.Now()}
 	log := map[store.Name]Changelog{"": {Topic: req.Topic, ID: req.ID}}
 	for p := range store.Partition(req.Partitions) {
 		all, err := r.facts(ctx, log, p)
@@ -205,6 +206,11 @@ func (f *Follower) review() {
 		}
 		f.applied[i].Next = s.next
 		positions[store.Partition(i)] = f.applied[i]
+	}
+	for _, s := range f.streams {
+		if s.proven.Before(f.began) {
+			s.proven = f.began
+		}
 	}
 	f.r.mu.Unlock()
 	f.ready = true
