@@ -214,6 +214,9 @@ func (c *Cache) Get(ctx context.Context, key Key, want Want, fetch func(context.
 	}
 }
 
+// Bytes is the memory of what is cached.
+func (c *Cache) Bytes() int64 { return c.bytes.Load() }
+
 // lookup returns an entry that is fresh and meets what the caller insists on, or nil.
 func (c *Cache) lookup(key Key, want *Want) *entry {
 	e, ok := c.lru.Get(key)
@@ -289,9 +292,6 @@ func (c *Cache) keep(key Key, a *Answer, sent time.Duration, from *router.Snapsh
 		c.m.evictions.Inc()
 	}
 }
-
-// Bytes is the memory of what is cached.
-func (c *Cache) Bytes() int64 { return c.bytes.Load() }
 
 // entryOverhead is what an entry costs beside its bytes: the entry itself, two map slots, a list element.
 const entryOverhead = 448

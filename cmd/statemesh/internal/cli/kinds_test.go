@@ -56,9 +56,12 @@ type kindReading struct {
 	o    store.ReadOptions
 }
 
-func (r *kindReading) KeyValue() (store.KeyValueReader, error)  { return r.Snapshot.KeyValue(r.name) }
-func (r *kindReading) Windows() (store.WindowReader, error)     { return r.Snapshot.Windows(r.name) }
-func (r *kindReading) Sessions() (store.SessionReader, error)   { return r.Snapshot.Sessions(r.name) }
+func (r *kindReading) KeyValue() (store.KeyValueReader, error) { return r.Snapshot.KeyValue(r.name) }
+
+func (r *kindReading) Windows() (store.WindowReader, error) { return r.Snapshot.Windows(r.name) }
+
+func (r *kindReading) Sessions() (store.SessionReader, error) { return r.Snapshot.Sessions(r.name) }
+
 func (r *kindReading) Versions() (store.VersionedReader, error) { return r.Snapshot.Versions(r.name) }
 
 func (r *kindReading) Facts() store.Facts {
