@@ -139,3 +139,30 @@ func ExampleClient_Run() {
 	// 3 <nil>
 	// <nil>
 }
+
+// Windows of a key with their types, read by a session: what one answer showed, no later one takes back, whoever gives it.
+func ExampleNewWindowView() {
+	fleet := timedFleet("ATL", "JFK")
+	defer fleet.close()
+	ctx := context.Background()
+
+	c, err := client.New(client.Config{Seeds: fleet.seeds()})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer func() { _ = c.Close() }()
+
+	delays := client.NewWindowView(c, "delays-per-hour", serde.String(), serde.Int64())
+	session := client.NewReadSession()
+	for w, err := range delays.Of(ctx, "JFK", hour(21), hour(22), client.InReadSession(session), client.Wait(time.Second)) {
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		fmt.Println(w.Key, w.Span.Start.Format(time.TimeOnly), w.Span.End.Format(time.TimeOnly), w.Value)
+	}
+	// Output:
+	// JFK 21:00:00 22:00:00 121
+	// JFK 22:00:00 23:00:00 122
+}
