@@ -29,25 +29,6 @@ func (s *sessionStore) Remove(key []byte, start, end int64) error {
 	return err
 }
 
-// write sets a session unless it has expired.
-func (s *sessionStore) write(key []byte, start, end int64, v store.Value) (ok bool, err error) {
-	if err := s.checkSession(key, start, end); err != nil {
-		return false, err
-	}
-	s.row = store.AppendSessionKey(s.row[:0], key, start, end)
-	if err := s.admit(s.row, v.Data); err != nil {
-		return false, err
-	}
-	if err := s.task.begin(); err != nil {
-		return false, err
-	}
-	if end < s.segments.live(s.now.time) {
-		return false, nil
-	}
-	s.now.time = max(s.now.time, end)
-	return true, s.set(s.segments.of(end), s.row, v.Data, v.Timestamp, fromProcessor)
-}
-
 // Fetch returns the value of a session, or store.ErrNotFound.
 func (s *sessionStore) Fetch(key []byte, start, end int64) (store.Value, error) {
 	if err := s.checkSession(key, start, end); err != nil {
@@ -81,6 +62,25 @@ func (s *sessionStore) Scan(scan store.SessionScan) (store.Iterator, error) {
 		return nil, err
 	}
 	return s.scan(sc)
+}
+
+// write sets a session unless it has expired.
+func (s *sessionStore) write(key []byte, start, end int64, v store.Value) (ok bool, err error) {
+	if err := s.checkSession(key, start, end); err != nil {
+		return false, err
+	}
+	s.row = store.AppendSessionKey(s.row[:0], key, start, end)
+	if err := s.admit(s.row, v.Data); err != nil {
+		return false, err
+	}
+	if err := s.task.begin(); err != nil {
+		return false, err
+	}
+	if end < s.segments.live(s.now.time) {
+		return false, nil
+	}
+	s.now.time = max(s.now.time, end)
+	return true, s.set(s.segments.of(end), s.row, v.Data, v.Timestamp, fromProcessor)
 }
 
 // sessionReader reads a session store of a snapshot.

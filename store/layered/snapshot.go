@@ -98,19 +98,6 @@ func (s *Snapshot) Versions(name store.Name) (store.VersionedReader, error) {
 	return &versionedReader{reader{snap: s, number: i}}, nil
 }
 
-func (s *Snapshot) find(name store.Name) (int, *store.Spec, error) {
-	for i := range s.view.stores {
-		if spec := &s.view.stores[i].spec; spec.Name == name {
-			return i, spec, nil
-		}
-	}
-	known := make([]store.Name, 0, len(s.view.stores))
-	for _, sv := range s.view.stores {
-		known = append(known, sv.spec.Name)
-	}
-	return 0, nil, &store.UnknownStoreError{Store: name, Known: known}
-}
-
 // Checkpoint of the commit; must not be changed.
 func (s *Snapshot) Checkpoint() store.Checkpoint { return s.view.cp }
 
@@ -122,6 +109,19 @@ func (s *Snapshot) Close() {
 	s.remove()
 	s.stores.snapshots.Add(-1)
 	s.leave()
+}
+
+func (s *Snapshot) find(name store.Name) (int, *store.Spec, error) {
+	for i := range s.view.stores {
+		if spec := &s.view.stores[i].spec; spec.Name == name {
+			return i, spec, nil
+		}
+	}
+	known := make([]store.Name, 0, len(s.view.stores))
+	for _, sv := range s.view.stores {
+		known = append(known, sv.spec.Name)
+	}
+	return 0, nil, &store.UnknownStoreError{Store: name, Known: known}
 }
 
 func (s *Snapshot) closed() bool { return s.done.Load() }
@@ -178,40 +178,6 @@ func (r *reader) Get(ctx context.Context, key []byte) (store.Value, error) {
 	return r.getOne(ctx, 0, key)
 }
 
-// getOne returns the value of a row, or store.ErrNotFound.
-func (r *reader) getOne(ctx context.Context, segment engine.Segment, key []byte) (store.Value, error) {
-	if err := ctx.Err(); err != nil {
-		return store.Value{}, context.Cause(ctx)
-	}
-	if err := r.snap.enter(); err != nil {
-		return store.Value{}, err
-	}
-	defer r.snap.leave()
-	v, err := r.getRow(segment, key)
-	if cut := r.snap.view.intact(r.name()); cut != nil {
-		return store.Value{}, cut
-	}
-	return v, err
-}
-
-// none is what getOne returns for a row that cannot be there.
-func (r *reader) none(ctx context.Context) (store.Value, error) {
-	if err := ctx.Err(); err != nil {
-		return store.Value{}, context.Cause(ctx)
-	}
-	if err := r.snap.enter(); err != nil {
-		return store.Value{}, err
-	}
-	defer r.snap.leave()
-	if cut := r.snap.view.intact(r.name()); cut != nil { // the time by which the row has expired may have been rolled back
-		return store.Value{}, cut
-	}
-	return store.Value{}, store.ErrNotFound
-}
-
-// store is the store that r reads.
-func (r *reader) store() *storeView { return &r.snap.view.stores[r.number] }
-
 // GetMany returns one result per key, in order.
 func (r *reader) GetMany(ctx context.Context, keys [][]byte) ([]store.Value, []bool, error) {
 	if err := r.snap.enter(); err != nil {
@@ -249,6 +215,52 @@ func (r *reader) Scan(ctx context.Context, s store.Scan) (store.Iterator, error)
 	return r.scanRows(ctx, plainScan(sp))
 }
 
+// ApproximateCount counts the keys, or gives a recent count; see counter.
+func (r *reader) ApproximateCount(ctx context.Context) (int64, error) {
+	return r.count(r.all(ctx))
+}
+
+// ApproximateBytes is how much the keys and values are that ApproximateCount counts; see [store.Sized].
+func (r *reader) ApproximateBytes(ctx context.Context) (int64, error) { return r.bytes(r.all(ctx)) }
+
+func (r *reader) all(ctx context.Context) func() (store.Iterator, error) {
+	return func() (store.Iterator, error) { return r.Scan(ctx, store.Scan{}) }
+}
+
+// getOne returns the value of a row, or store.ErrNotFound.
+func (r *reader) getOne(ctx context.Context, segment engine.Segment, key []byte) (store.Value, error) {
+	if err := ctx.Err(); err != nil {
+		return store.Value{}, context.Cause(ctx)
+	}
+	if err := r.snap.enter(); err != nil {
+		return store.Value{}, err
+	}
+	defer r.snap.leave()
+	v, err := r.getRow(segment, key)
+	if cut := r.snap.view.intact(r.name()); cut != nil {
+		return store.Value{}, cut
+	}
+	return v, err
+}
+
+// none is what getOne returns for a row that cannot be there.
+func (r *reader) none(ctx context.Context) (store.Value, error) {
+	if err := ctx.Err(); err != nil {
+		return store.Value{}, context.Cause(ctx)
+	}
+	if err := r.snap.enter(); err != nil {
+		return store.Value{}, err
+	}
+	defer r.snap.leave()
+	if cut := r.snap.view.intact(r.name()); cut != nil { // the time by which the row has expired may have been rolled back
+		return store.Value{}, cut
+	}
+	return store.Value{}, store.ErrNotFound
+}
+
+// store is the store that r reads.
+func (r *reader) store() *storeView { return &r.snap.view.stores[r.number] }
+
 // scanRows opens a scan of rows.
 func (r *reader) scanRows(ctx context.Context, sc rowScan) (store.Iterator, error) {
 	if err := ctx.Err(); err != nil {
@@ -264,18 +276,6 @@ func (r *reader) scanRows(ctx context.Context, sc rowScan) (store.Iterator, erro
 		m.add(l.table, l.count)
 	}
 	return r.snap.stores.iterate(m, v, r.number, iteratorEnd{user: store.UserOf(ctx), stop: stopper(ctx), snap: r.snap})
-}
-
-// ApproximateCount counts the keys, or gives a recent count; see counter.
-func (r *reader) ApproximateCount(ctx context.Context) (int64, error) {
-	return r.count(r.all(ctx))
-}
-
-// ApproximateBytes is how much the keys and values are that ApproximateCount counts; see [store.Sized].
-func (r *reader) ApproximateBytes(ctx context.Context) (int64, error) { return r.bytes(r.all(ctx)) }
-
-func (r *reader) all(ctx context.Context) func() (store.Iterator, error) {
-	return func() (store.Iterator, error) { return r.Scan(ctx, store.Scan{}) }
 }
 
 func (r *reader) name() store.Name { return r.store().spec.Name }
