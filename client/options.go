@@ -66,7 +66,8 @@ func NoCache() Option { return func(o *callOptions) { o.read.BypassCache = true 
 // OnlyActive accepts an answer of the owner alone: no standby, no cache.
 func OnlyActive() Option { return func(o *callOptions) { o.read.OnlyActive = true } }
 
-// Isolation is what the read may see; without it [store.ReadCommitted]. The answer says what it shows.
+// Isolation is what the read may see; without it [store.ReadCommitted]. The answer says what it shows. A scan at
+// [store.ReadUncommitted] that breaks after its first rows ends with an error: they may have been taken back.
 func Isolation(level store.Isolation) Option {
 	return func(o *callOptions) { o.read.Isolation = level }
 }

@@ -437,3 +437,38 @@ func TestCount(t *testing.T) {
 		}
 	})
 }
+
+// What is not committed may be taken back: a scan over it that breaks after its first rows ends with an error, where one
+// over commits goes on.
+func TestUncommittedScanIsNotResumed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMesh(t, 1, "a")
+		want := m.fill(20)
+		c := m.client(nil)
+		for level, whole := range map[store.Isolation]bool{store.ReadCommitted: true, store.ReadUncommitted: false} {
+			for _, at := range []int{0, 2} {
+				broken := false
+				hook := func(n int) error {
+					if broken || n != at {
+						return nil
+					}
+					broken = true
+					return &store.NotReadyError{Store: counts, Reason: "what was read was rolled back", RetryAfter: time.Millisecond}
+				}
+				m.member("a").scanHook.Store(&hook)
+				rows := 0
+				var failed error
+				for _, err := range c.Scan(t.Context(), counts, ScanQuery{}, Isolation(level)) {
+					if err != nil {
+						failed = err
+						break
+					}
+					rows++
+				}
+				if goesOn := whole || at == 0; goesOn != (failed == nil) || goesOn && rows != len(want) || !goesOn && (rows == 0 || rows == len(want) || !errors.Is(failed, store.ErrNotReady)) {
+					t.Errorf("%s, broken at message %d: %d rows, %v", level, at, rows, failed)
+				}
+			}
+		}
+	})
+}

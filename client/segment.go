@@ -73,6 +73,10 @@ func (g *segment) fill(ctx context.Context) error {
 			continue
 		}
 		g.drop()
+		if g.got > 0 && g.s.o.read.Isolation == store.ReadUncommitted {
+			// What was read may have been taken back, and going on would hide it.
+			return &CallError{Op: "scan", Store: g.s.name, Endpoint: f.target.Endpoint, Attempts: a.n, Took: time.Since(a.start), Err: f.err}
+		}
 		if err := a.again(patient, m, f); err != nil {
 			return err
 		}
