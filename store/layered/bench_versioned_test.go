@@ -57,29 +57,7 @@ func BenchmarkVersionedPut(b *testing.B) {
 		{"newest", func(_ *rand.Rand, k, n int) int64 { return versionTime(k, versionsEach) + int64(n) }},
 		{"out of order", func(rng *rand.Rand, k, _ int) int64 { return versionTime(k, 1) + rng.Int64N(8*versionStep) }},
 	} {
-		b.Run(c.name, func(b *testing.B) {
-			s, task := versionedTask(b)
-			w := fillVersions(b, s, task)
-			rng := rand.New(rand.NewPCG(1, 2))
-			val := store.Value{Data: make([]byte, 100)}
-			key := make([]byte, 0, 16)
-			n := 0
-			b.ReportAllocs()
-			start := cpuSeconds(b)
-			for b.Loop() {
-				k := rng.IntN(versionedKeys)
-				val.Timestamp = c.at(rng, k, n)
-				if _, err := w.Put(benchKey(key[:0], k), val); err != nil {
-					b.Fatal(err)
-				}
-				if n++; n%10_000 == 0 {
-					for range task.Changes() {
-					}
-					task.Commit(checkpoint(versionsEach+n, "v"))
-				}
-			}
-			b.ReportMetric(float64(n)/(cpuSeconds(b)-start), "puts/cpu-s")
-		})
+		b.Run(c.name, func(b *testing.B) { putVersions(b, c.at) })
 	}
 	b.Run("raw badger", func(b *testing.B) {
 		db := rawVersions(b)
@@ -105,6 +83,32 @@ func BenchmarkVersionedPut(b *testing.B) {
 			b.Fatal(err)
 		}
 	})
+}
+
+// putVersions is one case of BenchmarkVersionedPut.
+func putVersions(b *testing.B, at func(rng *rand.Rand, k, n int) int64) {
+	b.Helper()
+	s, task := versionedTask(b)
+	w := fillVersions(b, s, task)
+	rng := rand.New(rand.NewPCG(1, 2))
+	val := store.Value{Data: make([]byte, 100)}
+	key := make([]byte, 0, 16)
+	n := 0
+	b.ReportAllocs()
+	start := cpuSeconds(b)
+	for b.Loop() {
+		k := rng.IntN(versionedKeys)
+		val.Timestamp = at(rng, k, n)
+		if _, err := w.Put(benchKey(key[:0], k), val); err != nil {
+			b.Fatal(err)
+		}
+		if n++; n%10_000 == 0 {
+			for range task.Changes() {
+			}
+			task.Commit(checkpoint(versionsEach+n, "v"))
+		}
+	}
+	b.ReportMetric(float64(n)/(cpuSeconds(b)-start), "puts/cpu-s")
 }
 
 // BenchmarkVersionedGet reads keys with ten versions in the engine, the latest one and as of a time. In raw Badger both are a

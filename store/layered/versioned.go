@@ -172,21 +172,22 @@ func (p *part) putVersion(key, data []byte, at int64) (validTo int64, err error)
 		return store.NotPut, nil
 	}
 	latest, err := p.get(0, key)
-	known := err == nil
-	switch {
-	case err != nil && !errors.Is(err, store.ErrNotFound):
+	if errors.Is(err, store.ErrNotFound) {
+		latest.Timestamp, err = noTime, nil
+	}
+	if err != nil {
 		return 0, err
-	case known && at < latest.Timestamp:
-		validTo, err = p.putBetween(key, data, at, latest.Timestamp, known)
-	case !known && at <= now && at <= p.versions.deleted:
-		validTo, err = p.putBetween(key, data, at, now, known)
+	}
+	switch known := latest.Timestamp != noTime; {
+	case known && at < latest.Timestamp, !known && at <= min(now, p.versions.deleted):
+		validTo, err = p.putBetween(key, data, at, latest.Timestamp)
 	default:
 		// It is the latest. Without a value that is, only a tombstone could be later.
 		if known && at > latest.Timestamp {
 			p.setHistory(key, latest.Timestamp, at, latest.Data)
 		}
-		p.setLatest(key, data, at, known)
-		validTo, err = store.NoEnd, nil
+		p.setLatest(key, data, at, latest.Timestamp)
+		validTo = store.NoEnd
 	}
 	if err != nil {
 		return 0, err
@@ -195,10 +196,10 @@ func (p *part) putVersion(key, data []byte, at int64) (validTo int64, err error)
 	return validTo, nil
 }
 
-// putBetween puts a version of a key that is older than its latest value, or may be older than a tombstone: no version
-// begins after until. known says that the latest version is a value, which begins at until.
-func (p *part) putBetween(key, data []byte, at, until int64, known bool) (validTo int64, err error) {
-	same, covering, validTo, err := p.neighbours(key, at, until, known)
+// putBetween puts a version of a key that is older than its latest value, which begins at latest, or may be older than a
+// tombstone: latest is noTime then.
+func (p *part) putBetween(key, data []byte, at, latest int64) (validTo int64, err error) {
+	same, covering, validTo, err := p.neighbours(key, at, latest)
 	if err != nil {
 		return 0, err
 	}
@@ -211,7 +212,7 @@ func (p *part) putBetween(key, data []byte, at, until int64, known bool) (validT
 	}
 	switch {
 	case validTo == store.NoEnd:
-		p.setLatest(key, data, at, known)
+		p.setLatest(key, data, at, latest)
 	case data == nil:
 		p.setTombstone(key, at)
 	default:
@@ -221,8 +222,12 @@ func (p *part) putBetween(key, data []byte, at, until int64, known bool) (validT
 }
 
 // neighbours finds the row that begins at a time, or else the one that is valid then, and when the version after it begins.
-// until and known are those of putBetween.
-func (p *part) neighbours(key []byte, at, until int64, known bool) (same, covering *store.Entry, next int64, err error) {
+// latest is that of putBetween.
+func (p *part) neighbours(key []byte, at, latest int64) (same, covering *store.Entry, next int64, err error) {
+	until := latest // no version begins later
+	if latest == noTime {
+		until = p.now.time
+	}
 	// First where it is if the key has many versions: one seek.
 	soon := p.segments.of(min(at+1, until))
 	err = p.eachRow(p.rowsOf(key, 0, at, nil, true).inSegments(soon, soon), func(e store.Entry) bool {
@@ -238,9 +243,8 @@ func (p *part) neighbours(key []byte, at, until int64, known bool) (same, coveri
 	if err != nil || same != nil || covering != nil {
 		return same, covering, next, err
 	}
-	next = store.NoEnd
-	if known {
-		next = until
+	if next = store.NoEnd; latest != noTime {
+		next = latest
 	}
 	err = p.eachRow(p.rowsOf(key, at, until, nil, false).in(p.placed, at, until), func(e store.Entry) bool {
 		if e.Start == at {
@@ -263,13 +267,13 @@ func (p *part) neighbours(key []byte, at, until int64, known bool) (same, coveri
 	return nil, covering, next, err
 }
 
-// setLatest sets the latest version of a key. known says whether there is a value that was it.
-func (p *part) setLatest(key, data []byte, at int64, known bool) {
+// setLatest sets the latest version of a key. The value that was it began at before, noTime when there is none.
+func (p *part) setLatest(key, data []byte, at, before int64) {
 	if data != nil {
 		p.setVersion(0, key, data, at)
 		return
 	}
-	if known {
+	if before != noTime {
 		p.setVersion(0, key, nil, 0)
 	}
 	p.setTombstone(key, at)

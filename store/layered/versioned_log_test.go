@@ -229,7 +229,7 @@ func TestVersionedReaders(t *testing.T) {
 	for range 3 {
 		readers.Go(func() {
 			for ctx.Err() == nil {
-				if err := compareHistories(task); err != nil {
+				if err := compareHistories(t.Context(), task); err != nil {
 					t.Error(err)
 					return
 				}
@@ -263,7 +263,7 @@ func TestVersionedReaders(t *testing.T) {
 }
 
 // compareHistories compares two keys at one snapshot.
-func compareHistories(task *layered.Task) error {
+func compareHistories(ctx context.Context, task *layered.Task) error {
 	snap, err := task.Snapshot()
 	if err != nil {
 		return err
@@ -275,7 +275,7 @@ func compareHistories(task *layered.Task) error {
 	}
 	var read [2][]store.Version
 	for i, key := range []string{"a", "b"} {
-		it, err := r.Scan(context.Background(), store.VersionScan{Key: []byte(key), To: math.MaxInt64})
+		it, err := r.Scan(ctx, store.VersionScan{Key: []byte(key), To: math.MaxInt64})
 		if err != nil {
 			return err
 		}
@@ -295,7 +295,7 @@ func compareHistories(task *layered.Task) error {
 		if i > 0 && read[0][i-1].ValidTo > v.Timestamp {
 			return fmt.Errorf("version %d begins at %d, the one before ends at %d", i, v.Timestamp, read[0][i-1].ValidTo)
 		}
-		got, err := r.GetAsOf(context.Background(), []byte("b"), max(v.Timestamp, oldest))
+		got, err := r.GetAsOf(ctx, []byte("b"), max(v.Timestamp, oldest))
 		if d := cmp.Diff(v, got); err != nil || d != "" {
 			return fmt.Errorf("as of %d: %w (-scan +get)\n%s", v.Timestamp, err, d)
 		}
