@@ -98,7 +98,7 @@ func TestEmptyLogs(t *testing.T) {
 	if err := storetest.KillImage(opt.Dir, image); err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{"00077.mem", "000077.vlog"} {
+	for _, name := range []string{"00002.mem", "000077.vlog"} {
 		if err := os.WriteFile(filepath.Join(image, name), nil, 0o600); err != nil {
 			t.Fatal(err)
 		}

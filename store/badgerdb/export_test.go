@@ -23,3 +23,11 @@ func WithSweepRows(opt Options, rows int) Options {
 
 // Flatten compacts everything.
 func Flatten(db *DB) error { return db.badger.Flatten(1) }
+
+// Compact flushes the memtable and compacts everything.
+func Compact(db *DB) error {
+	if err := db.rotate(); err != nil {
+		return err
+	}
+	return db.badger.Flatten(1)
+}

@@ -21,13 +21,13 @@ import (
 // older one it may take data that a record in a newer log speaks of: a state that no commit made. So the logs are read
 // before Badger has them, and what their records of D say is compared with what is there.
 
-// checkLogs reports whether something is missing in the logs of a closed database that a record of D relies on.
+// checkLogs removes the logs that must not be replayed from a closed database, and reports whether something is missing in
+// the others that a record of D relies on.
 func checkLogs(dir string) error {
-	names, err := filepath.Glob(filepath.Join(dir, "*.mem"))
+	names, err := pruneLogs(dir)
 	if err != nil {
 		return err
 	}
-	slices.SortFunc(names, func(a, b string) int { return cmp.Compare(logNumber(a), logNumber(b)) })
 	l := logs{moves: make(map[uint64]check)}
 	var cut string
 	for _, name := range names {
@@ -45,6 +45,46 @@ func checkLogs(dir string) error {
 		}
 	}
 	return l.verify()
+}
+
+// pruneLogs removes logs and returns the names of the others, in order.
+//
+// Memtables are flushed in order, so those before one whose log is gone are in tables too. Their logs are there only
+// because an iterator was still looking at them, and to replay them would be wrong: the tombstones of what they hold may have
+// been compacted away together with what they cover.
+//
+// That reads a gap in the numbers as a flush, so no log may go for another reason: Badger would remove a newest one without
+// entries and use the next number. Without a byte, as a kill right after its creation leaves it, it would refuse it.
+func pruneLogs(dir string) ([]string, error) {
+	names, err := filepath.Glob(filepath.Join(dir, "*.mem"))
+	if err != nil {
+		return nil, err
+	}
+	slices.SortFunc(names, func(a, b string) int { return cmp.Compare(logNumber(a), logNumber(b)) })
+	for len(names) > 0 {
+		newest := names[len(names)-1]
+		b, err := os.ReadFile(newest)
+		if err != nil {
+			return nil, err
+		}
+		if readLog(b, func(logEntry) {}) > logHeader {
+			break
+		}
+		if err := os.Remove(newest); err != nil {
+			return nil, err
+		}
+		names = names[:len(names)-1]
+	}
+	first := len(names)
+	for first > 0 && (first == len(names) || logNumber(names[first-1]) == logNumber(names[first])-1) {
+		first--
+	}
+	for _, name := range names[:first] {
+		if err := os.Remove(name); err != nil {
+			return nil, err
+		}
+	}
+	return names[first:], nil
 }
 
 // logNumber is the number in the name of a log.

@@ -6,10 +6,12 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/statemesh/statemesh/store"
 	"github.com/statemesh/statemesh/store/badgerdb"
 	"github.com/statemesh/statemesh/store/engine"
 	"github.com/statemesh/statemesh/store/storetest"
@@ -114,6 +116,84 @@ func TestDamagedLogs(t *testing.T) {
 	t.Logf("%d logs, damaged 59 times: noticed %d times, %d times an older move", len(logs), noticed, older)
 	if noticed == 0 {
 		t.Error("no damage was noticed: the test shows nothing")
+	}
+}
+
+// TestFlushedLog: an iterator keeps the log of a memtable that was flushed; meanwhile keys in it are deleted, and compaction
+// removes them with their tombstones. A kill then leaves the old log, and the keys must not come back from it.
+func TestFlushedLog(t *testing.T) {
+	t.Parallel()
+	opt := badgerdb.Options{Dir: t.TempDir(), MemTableBytes: 256 << 10}
+	db := openDB(t, opt)
+	sp, x := space(t, db)
+	quiet, err := db.Open(t.Context(), store.TaskID{Partition: 7}, []engine.Declared{{Name: "x", Kind: store.KindKeyValue}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	move(t, db, engine.Move{Space: sp, Writes: bulk(x, 0, 0, 50), Record: []byte("1")})
+	snap, err := db.Snapshot(quiet.ID) // of another key space: it holds back no compaction
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer snap.Release()
+	it, err := snap.Iterate(engine.Range{Store: quiet.Stores["x"].ID})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer it.Close()
+	move(t, db, engine.Move{Space: sp, Writes: bulk(x, 0, 1000, 1600), Record: []byte("2")}) // fills the first memtable
+	move(t, db, engine.Move{Space: sp, Writes: unset(bulk(x, 0, 0, 50)), Record: []byte("2")})
+	for range 8 { // flush, and push the tombstones down
+		move(t, db, engine.Move{Space: sp, Writes: bulk(x, 0, 1000, 1600), Record: []byte("3")})
+		if err := badgerdb.Flatten(db); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := badgerdb.Compact(db); err != nil {
+		t.Fatal(err)
+	}
+	image := filepath.Join(t.TempDir(), "killed")
+	if err := storetest.KillImage(opt.Dir, image); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(filepath.Join(image, "00001.mem")); err != nil {
+		t.Fatalf("the first log is gone: the test shows nothing: %v", err)
+	}
+	opt.Dir = image
+	opt.Listener.Quarantined = func(dir string) { t.Errorf("moved aside to %s", dir) }
+	db = openDB(t, opt)
+	if n := count(t, db, sp, x, 0); n != 600 {
+		t.Errorf("%d rows, want 600: deleted ones are back", n)
+	}
+}
+
+// TestEmptyNewestLog: a newest log without entries goes before Badger sees it, so that its number is used again.
+func TestEmptyNewestLog(t *testing.T) {
+	t.Parallel()
+	opt := badgerdb.Options{Dir: t.TempDir()}
+	db := openDB(t, opt)
+	sp, x := space(t, db)
+	move(t, db, storetest.EngineMove(sp, x, "1", map[string]string{"a": "1"}))
+	image := filepath.Join(t.TempDir(), "killed")
+	for _, size := range []int{0, 20, 4096} {
+		if err := storetest.KillImage(opt.Dir, image); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(image, "00002.mem"), make([]byte, size), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		again := badgerdb.Options{Dir: image}
+		again.Listener.Quarantined = func(dir string) { t.Errorf("%d bytes: moved aside to %s", size, dir) }
+		db := openDB(t, again)
+		if got, _ := storetest.EngineContent(t, db, sp, x); got["a"] != "1" {
+			t.Errorf("%d bytes: %v", size, got)
+		}
+		if logs, _ := filepath.Glob(filepath.Join(image, "*.mem")); !slices.Contains(logs, filepath.Join(image, "00002.mem")) {
+			t.Errorf("%d bytes: logs %v", size, logs)
+		}
+		if err := db.Close(); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 

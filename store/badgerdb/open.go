@@ -90,22 +90,20 @@ func replace(ctx context.Context, opt Options, cause error) (*DB, error) {
 	return open(ctx, opt)
 }
 
-// removeEmptyLogs removes logs without a byte. A process that was killed right after it had created one leaves that, and
-// Badger refuses to open it. What was ever synced has a length.
+// removeEmptyLogs removes value logs without a byte. A process that was killed right after it had created one leaves that,
+// and Badger refuses to open it. The logs of memtables are pruneLogs' business.
 func removeEmptyLogs(dir string) error {
-	for _, pattern := range []string{"*.mem", "*.vlog"} {
-		logs, err := filepath.Glob(filepath.Join(dir, pattern))
+	logs, err := filepath.Glob(filepath.Join(dir, "*.vlog"))
+	if err != nil {
+		return err
+	}
+	for _, name := range logs {
+		info, err := os.Stat(name)
+		if err == nil && info.Size() == 0 {
+			err = os.Remove(name)
+		}
 		if err != nil {
 			return err
-		}
-		for _, name := range logs {
-			info, err := os.Stat(name)
-			if err == nil && info.Size() == 0 {
-				err = os.Remove(name)
-			}
-			if err != nil {
-				return err
-			}
 		}
 	}
 	return nil
