@@ -115,7 +115,8 @@ func TestValidate(t *testing.T) {
 				"views[0].offset_reset: a global table reads its topic from the start",
 		},
 		{
-			"global and another", []View{good, {Name: "w", Topic: "t", Format: JSON, Type: Table, Global: true}},
+			"global and another",
+			[]View{good, {Name: "w", Topic: "t", Format: JSON, Type: Table, Global: true}},
 			"views[1].topic: views[0] reads topic t already, and a global table shares its topic with no view",
 		},
 		{"time of no column", change(func(v *View) { v.Timestamp = "c" }), `views[0].timestamp: "c" is not a column; the columns are a, b`},

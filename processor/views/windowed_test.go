@@ -77,13 +77,17 @@ func TestWindows(t *testing.T) {
 		drops   string
 	}{
 		{
-			"tumbling", Count, Window{Tumbling: 12 * ms}, times(21, 11, 12, 23, 24),
+			"tumbling", Count,
+			Window{Tumbling: 12 * ms},
+			times(21, 11, 12, 23, 24),
 			"k[12,24)=3@23 k[24,36)=1@24", "late",
 		},
 		{"T4/46 hopping", Count, Window{Hopping: 12 * ms, Advance: 5 * ms, Grace: time.Hour}, times(21), "k[10,22)=1@21 k[15,27)=1@21 k[20,32)=1@21", ""},
 		{
 			// At stream time 27 the windows [10,22) and [15,27) are closed and [20,32) is not.
-			"hopping, late for some", Count, Window{Hopping: 12 * ms, Advance: 5 * ms}, times(27, 21, 14),
+			"hopping, late for some", Count,
+			Window{Hopping: 12 * ms, Advance: 5 * ms},
+			times(27, 21, 14),
 			"k[20,32)=2@27 k[25,37)=1@27", "late, late for some of its windows",
 		},
 		{"closed at end + grace, not before", Count, Window{Tumbling: 10 * ms, Grace: 5 * ms}, times(9, 14, 9), "k[0,10)=2@9 k[10,20)=1@14", ""},
@@ -91,15 +95,21 @@ func TestWindows(t *testing.T) {
 		{"sum", Sum, Window{Tumbling: 10 * ms, Grace: time.Second}, times(1, 12, 3), "k[0,10)=4@3 k[10,20)=12@12", ""},
 		{"min", Min, Window{Tumbling: 10 * ms, Grace: time.Second}, times(5, 3, 9), "k[0,10)=3@9", ""},
 		{
-			"stats", StatsOf, Window{Tumbling: 10 * ms}, times(1, 3),
+			"stats", StatsOf,
+			Window{Tumbling: 10 * ms},
+			times(1, 3),
 			`k[0,10)={"count":2,"sum":4,"min":1,"max":3,"avg":2}@3`, "",
 		},
 		{
-			"T4/52 sliding", Count, Window{Sliding: 10 * ms, Grace: 50 * ms}, times(10, 10, 14, 15, 20, 22, 30),
+			"T4/52 sliding", Count,
+			Window{Sliding: 10 * ms, Grace: 50 * ms},
+			times(10, 10, 14, 15, 20, 22, 30),
 			"k[0,11)=2@10 k[4,15)=3@14 k[5,16)=4@15 k[10,21)=5@20 k[11,22)=3@20 k[12,23)=4@22 k[15,26)=3@22 k[16,27)=2@22 k[20,31)=3@30 k[21,32)=2@30 k[23,34)=1@30", "",
 		},
 		{
-			"T4/54 sliding", Max, Window{Sliding: 10 * ms, Grace: 50 * ms}, times(10, 14, 15, 22, 26, 30),
+			"T4/54 sliding", Max,
+			Window{Sliding: 10 * ms, Grace: 50 * ms},
+			times(10, 14, 15, 22, 26, 30),
 			"k[0,11)=10@10 k[4,15)=14@14 k[5,16)=15@15 k[11,22)=15@15 k[12,23)=22@22 k[15,26)=22@22 k[16,27)=26@26 k[20,31)=30@30 k[23,34)=30@30 k[27,38)=30@30", "",
 		},
 		{"sliding, late", Count, Window{Sliding: 10 * ms, Grace: 5 * ms}, times(100, 84, 85), "k[90,101)=1@100", "late*2"},
@@ -110,7 +120,9 @@ func TestWindows(t *testing.T) {
 		{"T5/67", Count, Window{Session: 5 * ms}, times(7, 7), "k[7,7]=2", ""},
 		{"a gap apart is together", Sum, Window{Session: 10 * ms}, times(1, 11, 22), "k[1,11]=12 k[22,22]=22", ""},
 		{
-			"merged statistics", StatsOf, Window{Session: 10 * ms, Grace: time.Hour}, times(1, 21, 11),
+			"merged statistics", StatsOf,
+			Window{Session: 10 * ms, Grace: time.Hour},
+			times(1, 21, 11),
 			`k[1,21]={"count":3,"sum":33,"min":1,"max":21,"avg":11}`, "",
 		},
 		{"merged averages", Avg, Window{Session: 10 * ms, Grace: time.Hour}, times(1, 21, 11), `k[1,21]={"count":3,"sum":33,"avg":11}`, ""},
