@@ -173,6 +173,7 @@ func (f *fleet) reap(instances ...*instance) {
 	time.Sleep(45 * time.Second)
 	alive := make(map[string]bool)
 	for _, in := range instances {
+		_ = in.rt.State() // its lock comes after the threads were made
 		for _, t := range in.rt.threads {
 			if m := t.current.Load(); m != nil {
 				id, _ := m.client.GroupMetadata()
