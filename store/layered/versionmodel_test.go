@@ -35,7 +35,7 @@ type versionModel struct {
 }
 
 // TestVersionModel compares random histories of a versioned store, crashes and replays of the changelog included, with a
-// naive one.
+// naive one (QS-10).
 func TestVersionModel(t *testing.T) {
 	t.Parallel()
 	for name, inMemory := range map[string]bool{"disk": false, "memory": true} {
