@@ -1,6 +1,7 @@
 package badgerdb_test
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -34,7 +35,7 @@ func TestDeletedSpaceComesBack(t *testing.T) {
 			move(t, db, engine.Move{Space: sp, Writes: bulk(x, 0, 0, rows), Record: []byte("1")})
 			reclaim(t, db)
 			full := diskUsage(t, opt.Dir)
-			if full < rows*1000 || passes > 0 {
+			if full < rows*700 || passes > 0 { // the last memtables may not be tables yet
 				t.Fatalf("%d bytes on disk for %d rows of 1000, %d passes before anything was deleted", full, rows, passes)
 			}
 			move(t, db, engine.Move{Space: sp, Writes: unset(bulk(x, 0, 10, rows)), Record: []byte("2")})
@@ -280,8 +281,8 @@ func bulk(id engine.StoreID, seg engine.Segment, first, last int) iter.Seq[engin
 		rng := rand.New(rand.NewPCG(uint64(seg), uint64(first)))
 		value := make([]byte, 1000)
 		for i := first; i < last; i++ {
-			for j := range value {
-				value[j] = byte(rng.Uint32())
+			for j := 0; j < len(value); j += 8 {
+				binary.LittleEndian.PutUint64(value[j:], rng.Uint64())
 			}
 			if !yield(engine.Write{Store: id, Segment: seg, Key: fmt.Appendf(nil, "%08d", i), Value: value}) {
 				return

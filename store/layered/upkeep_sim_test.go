@@ -2,6 +2,7 @@ package layered_test
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -99,8 +100,8 @@ func fillBoth(t *testing.T, task *layered.Task, rows, size int) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	for i := range rows {
 		value := store.Value{Data: make([]byte, size), Timestamp: 1}
-		for j := range value.Data {
-			value.Data[j] = byte(rng.Uint32())
+		for j := 0; j < size; j += 8 {
+			binary.LittleEndian.PutUint64(value.Data[j:], rng.Uint64())
 		}
 		key := fmt.Appendf(nil, "%08d", i)
 		if i%2 == 0 {
