@@ -26,7 +26,7 @@ type serveEvent struct {
 // gcPercent is the garbage that may pile up on top of what an instance holds, in percent of it; GOGC overrides it. Most of
 // what it holds is long-lived tables and buffers of a fixed size, which Go's 100 would double; and little of what it
 // fetches becomes garbage, so that collecting more often costs few percent of CPU.
-const gcPercent = 25
+const gcPercent = 35
 
 func newServeCommand(p Process) *cobra.Command {
 	var file string
