@@ -35,7 +35,10 @@ func TestRows(t *testing.T) {
 	if len(users) != 2333 || len(pages) != 6300 || pages[""] != 1 || len(types) != 4 || types["html"] != 8687 {
 		t.Errorf("%d users, %d pages, %d without, types %v", len(users), len(pages), pages[""], types)
 	}
-	for range clicks.Rows() {
+	for _, err := range clicks.Rows() {
+		if err != nil {
+			t.Error(err)
+		}
 		break // a reader may stop
 	}
 	if len(clicks.Columns()) != 8 {

@@ -2,6 +2,7 @@ package windows
 
 import (
 	"errors"
+	"slices"
 	"time"
 )
 
@@ -99,9 +100,9 @@ func (w Sliding) Plan(kept []Kept, t, streamTime int64) []Step {
 
 // holds is the kept window whose records are those of a window that would begin at start, or None when it would be empty.
 func holds(kept []Kept, start int64) int {
-	for i := len(kept) - 1; i >= 0; i-- {
-		if kept[i].Start <= start {
-			if kept[i].Latest >= start {
+	for i, k := range slices.Backward(kept) {
+		if k.Start <= start {
+			if k.Latest >= start {
 				return i
 			}
 			return None

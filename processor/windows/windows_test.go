@@ -121,6 +121,14 @@ func newSlider(w windows.Sliding) *slider {
 	return &slider{w: w, text: make(map[int64]string), latest: make(map[int64]int64)}
 }
 
+func (s *slider) String() string {
+	var parts []string
+	for _, start := range slices.Sorted(maps.Keys(s.text)) {
+		parts = append(parts, fmt.Sprintf("%d:%s", start, s.text[start]))
+	}
+	return strings.Join(parts, " ")
+}
+
 func (s *slider) put(text string, t int64) {
 	s.stream = max(s.stream, t)
 	if s.w.Late(t, s.stream) {
@@ -145,14 +153,6 @@ func (s *slider) put(text string, t int64) {
 		}
 		s.text[step.Start], s.latest[step.Start] = now, step.Latest
 	}
-}
-
-func (s *slider) String() string {
-	var parts []string
-	for _, start := range slices.Sorted(maps.Keys(s.text)) {
-		parts = append(parts, fmt.Sprintf("%d:%s", start, s.text[start]))
-	}
-	return strings.Join(parts, " ")
 }
 
 // semantics.md T4/52 to T4/54. What T4/53 emits is what is closed at the end.
