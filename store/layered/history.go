@@ -259,6 +259,18 @@ func (it *versionIterator) Next() bool {
 	return it.end(nil)
 }
 
+// Entry is the current version; its slices are the caller's.
+func (it *versionIterator) Entry() store.Entry { return it.entry }
+
+// Err is what ended the scan before its end.
+func (it *versionIterator) Err() error { return it.err }
+
+// Close ends the scan.
+func (it *versionIterator) Close() {
+	it.done = true
+	it.rows.Close()
+}
+
 // last moves to the latest version.
 func (it *versionIterator) last() bool {
 	if err := it.rows.w.valid(); err != nil {
@@ -272,18 +284,6 @@ func (it *versionIterator) end(err error) bool {
 	it.err = err
 	it.Close()
 	return false
-}
-
-// Entry is the current version; its slices are the caller's.
-func (it *versionIterator) Entry() store.Entry { return it.entry }
-
-// Err is what ended the scan before its end.
-func (it *versionIterator) Err() error { return it.err }
-
-// Close ends the scan.
-func (it *versionIterator) Close() {
-	it.done = true
-	it.rows.Close()
 }
 
 // valid says why what the scan has read may not be shown any more.

@@ -44,17 +44,6 @@ func (m *VersionModel) Put(key string, at int64, data *string) (validTo int64) {
 	return m.end(key, at)
 }
 
-// end is when the version that begins at the given time ends.
-func (m *VersionModel) end(key string, from int64) int64 {
-	end := int64(store.NoEnd)
-	for at := range m.Keys[key] {
-		if at > from && (end == store.NoEnd || at < end) {
-			end = at
-		}
-	}
-	return end
-}
-
 // AsOf is the version that is to be read, nil when there is none.
 func (m *VersionModel) AsOf(key string, asOf int64) *store.Version {
 	from := int64(-1)
@@ -71,12 +60,6 @@ func (m *VersionModel) AsOf(key string, asOf int64) *store.Version {
 		return nil
 	}
 	return v
-}
-
-func (m *VersionModel) version(key string, from int64) *store.Version {
-	return &store.Version{
-		Value: store.Value{Data: []byte(*m.Keys[key][from]), Timestamp: from}, ValidTo: m.end(key, from),
-	}
 }
 
 // Latest is the latest version, nil when there is none.
@@ -114,4 +97,21 @@ func (m *VersionModel) Scan(s store.VersionScan) []store.Version {
 		return c
 	})
 	return out
+}
+
+// end is when the version that begins at the given time ends.
+func (m *VersionModel) end(key string, from int64) int64 {
+	end := int64(store.NoEnd)
+	for at := range m.Keys[key] {
+		if at > from && (end == store.NoEnd || at < end) {
+			end = at
+		}
+	}
+	return end
+}
+
+func (m *VersionModel) version(key string, from int64) *store.Version {
+	return &store.Version{
+		Value: store.Value{Data: []byte(*m.Keys[key][from]), Timestamp: from}, ValidTo: m.end(key, from),
+	}
 }

@@ -111,9 +111,6 @@ func versionedFaces(t *testing.T, s VersionedSubject, check func(t *testing.T, f
 	check(t, versionedReader(t.Context(), s.Reader(), "reader"))
 }
 
-// some is a value, for the model.
-func some(s string) *string { return &s }
-
 // at names a version in a table: "" is a tombstone.
 type at struct {
 	value string

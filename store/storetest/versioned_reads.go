@@ -276,7 +276,7 @@ func versionedCount(t *testing.T, s VersionedSubject) {
 	for i := range 400 {
 		key, ts := fmt.Sprint("k", rng.IntN(50)), int64(rng.IntN(history))
 		v := at{"v", ts}
-		data := some("v")
+		data := new("v")
 		if i%3 == 0 {
 			v.value, data = "", nil
 		}
