@@ -207,7 +207,7 @@ func (c Config) validateMemory() error {
 		}
 	}
 	if err := c.Engine.options().Validate(); err != nil {
-		if joined, ok := err.(interface{ Unwrap() []error }); ok { //nolint:errorlint // what Validate joins
+		if joined, ok := err.(interface{ Unwrap() []error }); ok {
 			for _, e := range joined.Unwrap() {
 				if f, ok := errors.AsType[*layered.EngineFieldError](e); ok {
 					bad("Engine."+f.Field, "%s", f.Reason)

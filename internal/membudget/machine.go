@@ -75,7 +75,7 @@ func groupLimit(root fs.FS) int64 {
 		if len(fields) != 3 {
 			continue
 		}
-		mount, file := "", ""
+		var mount, file string
 		switch {
 		case fields[0] == "0" && fields[1] == "":
 			mount, file = "sys/fs/cgroup", "memory.max"

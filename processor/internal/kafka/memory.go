@@ -44,15 +44,6 @@ func newSizer(fetchBytes int64) *sizer {
 	return s
 }
 
-// size is how many bytes to ask a broker for.
-func (s *sizer) size() int32 {
-	n := s.memory / usualRatio
-	if s.fetched > 0 {
-		n = s.memory * s.fetched / max(s.cost, s.fetched)
-	}
-	return int32(max(n, leastFetch))
-}
-
 // OnNewClient is called by the client.
 func (s *sizer) OnNewClient(cl *kgo.Client) { s.client.Store(cl) }
 
@@ -74,6 +65,15 @@ func (s *sizer) OnFetchBatchRead(_ kgo.BrokerMetadata, _ string, _ int32, m kgo.
 	if cl := s.client.Load(); cl != nil {
 		cl.UpdateFetchMaxBytes(size, min(size, mostOfPartition))
 	}
+}
+
+// size is how many bytes to ask a broker for.
+func (s *sizer) size() int32 {
+	n := s.memory / usualRatio
+	if s.fetched > 0 {
+		n = s.memory * s.fetched / max(s.cost, s.fetched)
+	}
+	return int32(max(n, leastFetch))
 }
 
 // recycler lends the client the memory for what it fetches, and has it back with the last record of a batch. All that is
