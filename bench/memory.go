@@ -90,7 +90,8 @@ func (b *bench) memoryRound(ctx context.Context, name string) (err error) {
 		}
 	}
 	for _, f := range []struct{ field, what, goal string }{
-		{"VmHWM:", "most resident", fmt.Sprintf("< %d", memoryLimit>>20)}, {"VmRSS:", "resident at the end", ""},
+		{"VmHWM:", "most resident", fmt.Sprintf("< %d", memoryLimit>>20)},
+		{"VmRSS:", "resident at the end", ""},
 		{"RssAnon:", "of it without mapped files", ""},
 	} {
 		mb, err := child.memory(f.field)

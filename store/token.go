@@ -10,7 +10,7 @@ import (
 // Token says how far a reader has seen one store, partition by partition. A read `at least` a token does not go back behind
 // it, whichever copy answers and whoever owns the partition by then. Tokens of one store merge by their maximum. The zero
 // value asks for nothing.
-type Token struct {
+type Token struct { //nolint:recvcheck // Raise alone changes it
 	// Cuts are places in the changelog, by partition of the store.
 	Cuts map[Partition]Cut
 	// Inputs are positions in input topics, as a produce acknowledgement gives them: read your writes. Checked as

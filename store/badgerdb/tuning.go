@@ -109,12 +109,12 @@ func (t Tuning) apply(o badger.Options) badger.Options {
 func (t Tuning) fits(dir string) error {
 	f, err := os.Open(filepath.Join(dir, badger.ManifestFilename))
 	if err != nil {
-		return nil //nolint:nilerr // a new database, or one that opening finds damaged
+		return nil // a new database, or one that opening finds damaged
 	}
 	defer func() { _ = f.Close() }() // read only
 	m, _, err := badger.ReplayManifestFile(f, 0, badger.DefaultOptions(dir).WithLogger(nil))
 	if err != nil {
-		return nil //nolint:nilerr // damage is found, and dealt with, by opening
+		return nil // damage is found, and dealt with, by opening
 	}
 	if have, want := len(m.Levels), t.withDefaults().Levels; have > want {
 		return &FieldError{Field: "Levels", Reason: fmt.Sprintf("%d, but its tables lie on %d: an empty state directory can have fewer", want, have)}

@@ -22,7 +22,8 @@ func TestTuningValidate(t *testing.T) {
 		{"a cache for nothing", badgerdb.Tuning{BlockCacheBytes: 1 << 20}, []string{"BlockCacheBytes", "mapped files"}},
 		{"a cache too small", badgerdb.Tuning{Compression: "snappy", BlockCacheBytes: 1000}, []string{"BlockCacheBytes", "1000"}},
 		{
-			"everything", badgerdb.Tuning{Compression: "lzo", BlockBytes: 1, BloomFalsePositive: 1, Levels: 99},
+			"everything",
+			badgerdb.Tuning{Compression: "lzo", BlockBytes: 1, BloomFalsePositive: 1, Levels: 99},
 			[]string{"Compression", "lzo", "BlockBytes", "BloomFalsePositive", "Levels", "99"},
 		},
 		{"negative", badgerdb.Tuning{BlockBytes: -1, BloomFalsePositive: -1, Levels: -1}, []string{"BlockBytes", "BloomFalsePositive", "Levels"}},

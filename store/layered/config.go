@@ -53,11 +53,11 @@ type Config struct {
 	Logger     *slog.Logger
 }
 
-// EngineOptions are those of the databases; EngineFieldError is one thing that is wrong with them.
-type (
-	EngineOptions    = badgerdb.Tuning
-	EngineFieldError = badgerdb.FieldError
-)
+// EngineOptions are those of the databases.
+type EngineOptions = badgerdb.Tuning
+
+// EngineFieldError is one thing that is wrong with them.
+type EngineFieldError = badgerdb.FieldError
 
 func (c Config) withDefaults() Config {
 	c.MoveBytes = cmp.Or(c.MoveBytes, 32<<20)

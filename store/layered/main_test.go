@@ -13,7 +13,7 @@ import (
 // The test binary is also the process that TestCrash kills.
 func TestMain(m *testing.M) {
 	if code, child := runCrashChild(); child {
-		os.Exit(code)
+		os.Exit(code) //nolint:forbidigo // this is the child's main
 	}
 	goleak.VerifyTestMain(m,
 		goleak.IgnoreTopFunction("github.com/dgraph-io/badger/v4.(*DB).monitorCache"),
