@@ -54,10 +54,14 @@ func checkLogs(dir string) error {
 // been compacted away together with what they cover.
 //
 // That reads a gap in the numbers as a flush, so no log may go for another reason: Badger would remove a newest one without
-// entries and use the next number. Without a byte, as a kill right after its creation leaves it, it would refuse it.
+// entries and use the next number. Badger empties a log before it removes it, so one without a byte, wherever it is, is one
+// that is gone, or one that was about to begin; Badger itself would refuse both.
 func pruneLogs(dir string) ([]string, error) {
 	names, err := filepath.Glob(filepath.Join(dir, "*.mem"))
 	if err != nil {
+		return nil, err
+	}
+	if names, err = removeEmpty(names); err != nil {
 		return nil, err
 	}
 	slices.SortFunc(names, func(a, b string) int { return cmp.Compare(logNumber(a), logNumber(b)) })

@@ -152,18 +152,26 @@ func TestFlushedLog(t *testing.T) {
 	if err := badgerdb.Compact(db); err != nil {
 		t.Fatal(err)
 	}
-	image := filepath.Join(t.TempDir(), "killed")
-	if err := storetest.KillImage(opt.Dir, image); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := os.Stat(filepath.Join(image, "00001.mem")); err != nil {
-		t.Fatalf("the first log is gone: the test shows nothing: %v", err)
-	}
-	opt.Dir = image
-	opt.Listener.Quarantined = func(dir string) { t.Errorf("moved aside to %s", dir) }
-	db = openDB(t, opt)
-	if n := count(t, db, sp, x, 0); n != 600 {
-		t.Errorf("%d rows, want 600: deleted ones are back", n)
+	for _, name := range []string{"killed", "killed in the removal"} {
+		image := filepath.Join(t.TempDir(), name)
+		if err := storetest.KillImage(opt.Dir, image); err != nil {
+			t.Fatal(err)
+		}
+		log := filepath.Join(image, "00001.mem")
+		if _, err := os.Stat(log); err != nil {
+			t.Fatalf("the first log is gone: the test shows nothing: %v", err)
+		}
+		if name != "killed" { // Badger empties a log before it removes it
+			if err := os.Truncate(log, 0); err != nil {
+				t.Fatal(err)
+			}
+		}
+		again := badgerdb.Options{Dir: image, MemTableBytes: opt.MemTableBytes}
+		again.Listener.Quarantined = func(dir string) { t.Errorf("%s: moved aside to %s", name, dir) }
+		db := openDB(t, again)
+		if n := count(t, db, sp, x, 0); n != 600 {
+			t.Errorf("%s: %d rows, want 600: deleted ones are back", name, n)
+		}
 	}
 }
 

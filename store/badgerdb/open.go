@@ -97,16 +97,26 @@ func removeEmptyLogs(dir string) error {
 	if err != nil {
 		return err
 	}
-	for _, name := range logs {
+	_, err = removeEmpty(logs)
+	return err
+}
+
+// removeEmpty removes the files without a byte and returns the others.
+func removeEmpty(files []string) (rest []string, err error) {
+	for _, name := range files {
 		info, err := os.Stat(name)
-		if err == nil && info.Size() == 0 {
-			err = os.Remove(name)
-		}
-		if err != nil {
-			return err
+		switch {
+		case err != nil:
+			return nil, err
+		case info.Size() > 0:
+			rest = append(rest, name)
+		default:
+			if err := os.Remove(name); err != nil {
+				return nil, err
+			}
 		}
 	}
-	return nil
+	return rest, nil
 }
 
 // outside reports whether an error is one of the machine and says nothing about the data.
