@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -125,12 +126,11 @@ func TestScanResumes(t *testing.T) {
 						for _, id := range []string{"a", "b", "c"} {
 							mb := m.member(id)
 							mb.forward.Store(true) // a segment of several owners is merged by whoever is asked
-							once := false
+							var once atomic.Bool
 							hook := func(n int) error {
-								if n != at || once {
+								if n != at || once.Swap(true) {
 									return nil
 								}
-								once = true
 								return breaker(m, mb)
 							}
 							mb.scanHook.Store(&hook)
@@ -447,12 +447,11 @@ func TestUncommittedScanIsNotResumed(t *testing.T) {
 		c := m.client(nil)
 		for level, whole := range map[store.Isolation]bool{store.ReadCommitted: true, store.ReadUncommitted: false} {
 			for _, at := range []int{0, 2} {
-				broken := false
+				var broken atomic.Bool
 				hook := func(n int) error {
-					if broken || n != at {
+					if n != at || broken.Swap(true) {
 						return nil
 					}
-					broken = true
 					return &store.NotReadyError{Store: counts, Reason: "what was read was rolled back", RetryAfter: time.Millisecond}
 				}
 				m.member("a").scanHook.Store(&hook)
