@@ -42,6 +42,8 @@ type rider struct {
 	// turn hands the rider the batch that it shall carry, itself included. done says that the batch it was in is over.
 	turn chan []*rider
 	done chan struct{}
+	// gone: it gave up while somebody carried its batch, and must not be handed one. Under lanes.mu.
+	gone bool
 
 	// Set before done is closed.
 	value  store.Value
@@ -59,7 +61,7 @@ const (
 	laneBytes = 256 << 10
 )
 
-// errRide says that a batch failed for a reason that need not be the rider's: it should ask alone.
+// errRide says that a batch failed for a reason that need not be the rider's: who has time left should ask alone.
 var errRide = errors.New("server: the batch failed")
 
 // ride sends r on lane key with others. send carries a batch, of which it sets value, found and answer; its error
@@ -84,16 +86,23 @@ func (l *lanes) ride(ctx context.Context, key laneKey, r *rider, send func(conte
 	}
 	err := send(ctx, batch)
 	l.exit(key)
-	for _, o := range batch {
-		if o == r {
-			continue
-		}
-		if o.err = err; err != nil && !concernsPeer(ctx, err) {
-			o.err = errRide
-		}
-		close(o.done)
+	if len(batch) == 1 {
+		return err
 	}
-	return err
+	all := err // what everybody in the batch is told
+	if err != nil && !concernsPeer(ctx, err) {
+		all = errRide
+	}
+	for _, o := range batch {
+		if o != r {
+			o.err = all
+			close(o.done)
+		}
+	}
+	if ctx.Err() != nil {
+		return err
+	}
+	return all
 }
 
 // concernsPeer reports whether every lookup at the peer would fail with err now.
@@ -161,6 +170,7 @@ func (l *lanes) leave(key laneKey, r *rider) []*rider {
 	case batch := <-r.turn:
 		return batch
 	default:
+		r.gone = true
 		return nil // in somebody's batch, which goes on without it
 	}
 }
@@ -169,7 +179,7 @@ func (l *lanes) leave(key laneKey, r *rider) []*rider {
 func (l *lanes) pass(key laneKey, r *rider, batch []*rider) {
 	l.mu.Lock()
 	la := l.m[key]
-	rest := slices.DeleteFunc(slices.Clone(batch), func(o *rider) bool { return o == r })
+	rest := slices.DeleteFunc(slices.Clone(batch), func(o *rider) bool { return o == r || o.gone })
 	la.waiting = slices.Insert(la.waiting, 0, rest...)
 	l.mu.Unlock()
 	l.exit(key)
