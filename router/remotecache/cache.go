@@ -162,7 +162,7 @@ func New(cfg Config, table *router.Table) *Cache {
 // Get answers from the cache, from a call that is under way for the same key, or with fetch, which is called in this
 // goroutine with ctx. The answer of fetch is returned as it is: whether it meets the bound is for the caller to check,
 // as with any other answer of a peer. Errors are not kept, but those who wait for the same call share them, unless it
-// was the context of the caller in front that ended. A nil Cache just fetches.
+// was the time of the caller in front that was up, or something only that one insisted on. A nil Cache just fetches.
 func (c *Cache) Get(ctx context.Context, key Key, want Want, fetch func(context.Context) (Answer, error)) (Answer, error) {
 	if c == nil {
 		return fetch(ctx)
@@ -176,7 +176,7 @@ func (c *Cache) Get(ctx context.Context, key Key, want Want, fetch func(context.
 		c.m.misses.Inc()
 		return c.lead(ctx, key, c.newFlight(), fetch)
 	}
-	patience := want.MaxStaleness
+	patience, passed := want.MaxStaleness, false
 	for {
 		var f *flight
 		var leads bool
@@ -201,6 +201,12 @@ func (c *Cache) Get(ctx context.Context, key Key, want Want, fetch func(context.
 			continue
 		case errors.Is(f.err, store.ErrBehind): // behind what whoever was in front asked for
 			patience = -1
+			continue
+		case f.stricter(&want): // maybe too old for whoever was in front; together once more, then alone
+			if passed {
+				patience = -1
+			}
+			passed = true
 			continue
 		case f.err != nil:
 			c.m.collapsed.Inc()

@@ -2,6 +2,7 @@ package remotecache
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/statemesh/statemesh/router"
@@ -13,12 +14,25 @@ type flight struct {
 	done chan struct{}
 	sent time.Duration    // when the call began, before its request was sent
 	from *router.Snapshot // the metadata it began under
+	// bound is the leader's: what was too old for it may do for whoever accepts more. Set by join.
+	bound time.Duration
 
 	waiters int // guarded by Cache.mu
 
 	answer    Answer
 	err       error
-	abandoned bool // the leader's context ended, or fetch panicked: there is no answer
+	abandoned bool // the leader's time was up, or fetch panicked: there is no answer
+}
+
+// stricter reports whether the call may have failed because its leader accepted less than the caller does.
+func (f *flight) stricter(want *Want) bool {
+	return f.bound < want.MaxStaleness && errors.Is(f.err, store.ErrNotReady)
+}
+
+// timeUp reports whether a call failed because its leader had no time left: its context has ended, or is about to, since a
+// forwarded call gets a little less.
+func timeUp(ctx context.Context, err error) bool {
+	return ctx.Err() != nil || errors.Is(err, context.DeadlineExceeded)
 }
 
 func (c *Cache) newFlight() *flight {
@@ -30,6 +44,7 @@ func (c *Cache) newFlight() *flight {
 // began under other metadata may be on its way to a former owner: nobody new waits for it.
 func (c *Cache) join(key Key, want *Want, patience time.Duration) (e *entry, f *flight, leads bool) {
 	next := c.newFlight()
+	next.bound = want.MaxStaleness
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if f = c.flights[key]; f != nil && f.from == next.from && next.sent-f.sent <= patience {
@@ -54,7 +69,7 @@ func (c *Cache) lead(ctx context.Context, key Key, f *flight, fetch func(context
 	a, err := fetch(ctx)
 	if err != nil {
 		c.leave(key, f)
-		f.err, f.abandoned = err, ctx.Err() != nil
+		f.err, f.abandoned = err, timeUp(ctx, err)
 		return Answer{}, err
 	}
 	c.keep(key, &a, f.sent, f.from)

@@ -178,6 +178,57 @@ func TestLeaderPanics(t *testing.T) {
 	})
 }
 
+// A call that failed because its leader's time was up, which a peer notices before the leader's own context has ended, or
+// because the state was older than the leader's bound, says nothing to callers who have more time, or accept more.
+func TestLeadersOwnErrorIsNotShared(t *testing.T) {
+	for name, c := range map[string]struct {
+		leader, waiter time.Duration // bounds
+		err, shared    error
+	}{
+		"time":       {5 * time.Second, 5 * time.Second, context.DeadlineExceeded, nil},
+		"age":        {time.Millisecond, 5 * time.Second, &store.NotReadyError{Reason: "age 3ms is above 1ms"}, nil},
+		"not ready":  {5 * time.Second, 5 * time.Second, &store.NotReadyError{Reason: "restoring"}, store.ErrNotReady},
+		"stricter":   {5 * time.Second, time.Second, &store.NotReadyError{Reason: "age 9s is above 5s"}, store.ErrNotReady},
+		"overloaded": {time.Millisecond, 5 * time.Second, &store.OverloadedError{}, store.ErrOverloaded},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				h := newHarness(t, nil)
+				var wg sync.WaitGroup
+				wg.Go(func() {
+					_, err := h.Get(t.Context(), key("k"), Want{MaxStaleness: c.leader}, func(context.Context) (Answer, error) {
+						h.calls.Add(1)
+						time.Sleep(100 * time.Millisecond)
+						return Answer{}, c.err
+					})
+					if !errors.Is(err, c.err) {
+						t.Error("leader:", err)
+					}
+				})
+				synctest.Wait()
+				for range 5 {
+					wg.Go(func() {
+						a, err := h.Get(t.Context(), key("k"), Want{MaxStaleness: c.waiter}, func(context.Context) (Answer, error) {
+							h.calls.Add(1)
+							time.Sleep(100 * time.Millisecond)
+							return found("v", 0), nil
+						})
+						if !errors.Is(err, c.shared) || err == nil && string(a.Value.Data) != "v" {
+							t.Error("waiter:", a, err)
+						}
+					})
+				}
+				wg.Wait()
+				if c.shared == nil {
+					h.wantCalls(2) // the waiters share theirs
+				} else {
+					h.wantCalls(1)
+				}
+			})
+		})
+	}
+}
+
 // Those who wait share the error of the call: a crowd must not hammer a peer that refuses.
 func TestErrorIsShared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
