@@ -187,13 +187,14 @@ func (s *Server) batchDone(rd *read, b *batch, bytes int, worths ...worth) error
 	if err := s.check(rd, worths...); err != nil {
 		return err
 	}
-	if err := rd.call.holdAnswer(int64(bytes)); err != nil {
-		return err
-	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	// First what no repetition mends: a caller who is told so asks for less at once.
 	if b.bytes += bytes; b.bytes > s.cfg.MaxMessageBytes {
 		return s.tooLarge("response", int64(b.bytes))
+	}
+	if err := rd.call.holdAnswer(int64(bytes)); err != nil {
+		return err
 	}
 	b.worths = append(b.worths, worths...)
 	return nil

@@ -105,6 +105,27 @@ func TestAnswersAreHeld(t *testing.T) {
 	}
 }
 
+// TestTooLargeBeforeOverloaded: an answer that can never be sent is told to be too large, so that its caller halves the
+// batch, and not that it should come back, also where its part from one partition is above all bytes in flight.
+func TestTooLargeBeforeOverloaded(t *testing.T) {
+	t.Parallel()
+	const limit, value = 8 << 20, 1 << 20
+	m := newMesh(t, 2, 2, func(p int) int { return p }, func(_ string, c *Config, _ *Deps) { c.MaxBytes = limit })
+	for p := range store.Partition(2) { // of a itself, and of its peer
+		var keys [][]byte
+		k := m.keyIn(p)
+		m.put(k, make([]byte, value))
+		for range 7 {
+			keys = append(keys, k)
+		}
+		_, err := m.node("a").query().BatchGet(t.Context(), &statemeshv1.BatchGetRequest{Store: string(testStore), Keys: keys})
+		wantErr(t, err, statemeshv1.Reason_REASON_TOO_LARGE)
+		if _, err := m.node("a").query().BatchGet(t.Context(), &statemeshv1.BatchGetRequest{Store: string(testStore), Keys: keys[:3]}); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 // TestMessagesFitTheBytes: with few bytes in flight messages are smaller; what can never work is refused at start.
 func TestMessagesFitTheBytes(t *testing.T) {
 	t.Parallel()
