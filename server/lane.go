@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -17,6 +18,9 @@ import (
 // No goroutine is started: a caller in the batch carries it, in its own context. When that ends first, the others try
 // again.
 type lanes struct {
+	// most keys travel together: not more than an instance takes; 0: laneKeys.
+	most int
+
 	mu sync.Mutex
 	m  map[laneKey]*lane
 }
@@ -56,7 +60,8 @@ type rider struct {
 const (
 	// laneCalls are on their way to one peer before others wait. Two keep it busy while an answer is read.
 	laneCalls = 2
-	// laneKeys and laneBytes bound a batch, so that request and answer stay far below every limit of a message.
+	// laneKeys and laneBytes bound a batch, so that the request stays far below every limit of a message. An answer that
+	// does not is a batch that failed.
 	laneKeys  = 256
 	laneBytes = 256 << 10
 )
@@ -140,7 +145,7 @@ func (l *lanes) exit(key laneKey) {
 	defer l.mu.Unlock()
 	la := l.m[key]
 	n := 0
-	for bytes := 0; n < len(la.waiting) && n < laneKeys; n++ {
+	for bytes := 0; n < len(la.waiting) && n < cmp.Or(l.most, laneKeys); n++ {
 		if bytes += len(la.waiting[n].key); n > 0 && bytes > laneBytes {
 			break
 		}
