@@ -4,8 +4,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 	"text/tabwriter"
+	"unicode"
 
 	"github.com/spf13/cobra"
 )
@@ -16,6 +18,8 @@ type printer struct {
 	tw     *tabwriter.Writer
 	enc    *json.Encoder // nil: table
 	header []string
+	// aligned: there was a header.
+	aligned bool
 }
 
 // outputFlag adds -o.
@@ -58,10 +62,26 @@ func (p *printer) row(obj any, cells ...string) error {
 		if _, err := fmt.Fprintln(p.tw, strings.Join(p.header, "\t")); err != nil {
 			return err
 		}
-		p.header = nil
+		p.header, p.aligned = nil, true
+	}
+	if len(cells) == 1 && !p.aligned {
+		_, err := fmt.Fprintln(p.out, cells[0]) // a value alone, as it is
+		return err
+	}
+	for i, c := range cells {
+		cells[i] = oneCell(c)
 	}
 	_, err := fmt.Fprintln(p.tw, strings.Join(cells, "\t"))
 	return err
+}
+
+// oneCell quotes what would be no cell of a table, or more than one: what stores hold may have tabs, line ends and orders to
+// the terminal in it.
+func oneCell(text string) string {
+	if strings.ContainsFunc(text, func(r rune) bool { return r != ' ' && !unicode.IsPrint(r) }) {
+		return strconv.Quote(text)
+	}
+	return text
 }
 
 // flush ends the table.
