@@ -31,7 +31,7 @@ func newCountCommand(p Process) *cobra.Command {
 		GroupID: groupAsk,
 		Short:   "Count the rows of a store",
 		Long: `Count the rows of a store: keys, windows, sessions, or, in a versioned store, keys that have a value. The number is an
-estimate, unless --exact has every row counted, which costs as much as a scan.`,
+estimate, unless --exact has every row counted, which costs as much as a scan. A versioned store has only the estimate.`,
 		Example: `  statemesh count flights_by_carrier --exact`,
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
