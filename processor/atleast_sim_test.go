@@ -279,10 +279,12 @@ func TestSimOwnerMeetsAnyCut(t *testing.T) {
 		time.Sleep(time.Second)
 		began := time.Now()
 		_, err = in.rt.Read(t.Context(), testStore, 0, store.ReadOptions{AtLeast: token, Wait: 5 * time.Second, MaxAge: time.Hour})
-		if behind, ok := errors.AsType[*store.BehindError](err); !ok || behind.Want.Cuts[0] != cut || behind.Have.Cuts[0].Next != cut.Next-3 {
+		behind, ok := errors.AsType[*store.BehindError](err)
+		switch took := time.Since(began); {
+		case errors.Is(err, store.ErrNotReady): // cut in a heartbeat, it has given its membership up
+		case !ok || behind.Want.Cuts[0] != cut || behind.Have.Cuts[0].Next != cut.Next-3:
 			t.Errorf("cut off: %v", err)
-		}
-		if took := time.Since(began); took != 5*time.Second {
+		case took != 5*time.Second:
 			t.Errorf("cut off: waited %s, want 5s", took)
 		}
 		in.cut.mend()

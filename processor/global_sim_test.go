@@ -193,6 +193,7 @@ func TestSimGlobalStore(t *testing.T) {
 		}
 		a.cut.mend()
 		n.check(behind, a, b)
+		f.reap(a, b)
 
 		if err := b.stop(); err != nil {
 			t.Fatal(err)
@@ -207,10 +208,16 @@ func TestSimGlobalStore(t *testing.T) {
 		if id := b.rt.globals[globalName].id; id.Subtopology != 0 && id.Subtopology != 1 {
 			t.Errorf("id %s", id)
 		}
-		infos := b.table.Load().Stores()
-		if len(infos) != 1 || !infos[0].Global || infos[0].Partitions != 1 {
-			t.Errorf("stores %+v", infos)
-		}
+		f.eventually("metadata", time.Minute, func() error {
+			snap := b.table.Load()
+			if snap == nil {
+				return errors.New("none yet")
+			}
+			if infos := snap.Stores(); len(infos) != 1 || !infos[0].Global || infos[0].Partitions != 1 {
+				t.Fatalf("stores %+v", infos)
+			}
+			return nil
+		})
 	})
 }
 
