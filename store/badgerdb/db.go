@@ -82,7 +82,12 @@ func open(ctx context.Context, opt Options) (db *DB, err error) {
 			db, err = nil, fmt.Errorf("%w: badger: %v", store.ErrCorrupt, p)
 		}
 	}()
-	if err := checkLogs(opt.Dir); err != nil {
+	after, err := checkLogs(opt.Dir)
+	if err != nil {
+		return nil, err
+	}
+	tables, err := listed(opt.badger(log))
+	if err != nil {
 		return nil, err
 	}
 	b, err := badger.OpenManaged(opt.badger(log))
@@ -96,7 +101,7 @@ func open(ctx context.Context, opt Options) (db *DB, err error) {
 	}
 	if log.ignored.Load() {
 		err = fmt.Errorf("a table is damaged: %w", store.ErrCorrupt)
-	} else {
+	} else if err = reach(b, tables, after); err == nil {
 		err = db.recover()
 	}
 	if err != nil {

@@ -22,29 +22,33 @@ import (
 // before Badger has them, and what their records of D say is compared with what is there.
 
 // checkLogs removes the logs that must not be replayed from a closed database, and reports whether something is missing in
-// the others that a record of D relies on.
-func checkLogs(dir string) error {
+// the others that a record of D relies on. after is the record that the first one in them follows on, which tables have; 0
+// when there is none.
+func checkLogs(dir string) (after uint64, err error) {
 	names, err := pruneLogs(dir)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	l := logs{moves: make(map[uint64]check)}
 	var cut string
 	for _, name := range names {
 		b, err := os.ReadFile(name)
 		if err != nil {
-			return err
+			return 0, err
 		}
 		before := len(l.records)
 		end := readLog(b, l.add)
 		if cut != "" && len(l.records) > before {
-			return fmt.Errorf("log %s ends before its end, and a newer one goes on: %w", filepath.Base(cut), store.ErrCorrupt)
+			return 0, fmt.Errorf("log %s ends before its end, and a newer one goes on: %w", filepath.Base(cut), store.ErrCorrupt)
 		}
 		if cut == "" && len(bytes.Trim(b[min(end, len(b)):], "\x00")) > 0 {
 			cut = name
 		}
 	}
-	return l.verify()
+	if err := l.verify(); err != nil || len(l.records) == 0 {
+		return 0, err
+	}
+	return l.records[0].chk.Previous, nil
 }
 
 // pruneLogs removes logs and returns the names of the others, in order.
@@ -54,41 +58,46 @@ func checkLogs(dir string) error {
 // been compacted away together with what they cover.
 //
 // That reads a gap in the numbers as a flush, so no log may go for another reason: Badger would remove a newest one without
-// entries and use the next number. Badger empties a log before it removes it, so one without a byte, wherever it is, is one
-// that is gone, or one that was about to begin; Badger itself would refuse both.
+// entries and use the next number. Badger empties a log before it removes it, so one without a byte is one that is gone or,
+// as the newest, one that was about to begin; Badger itself would refuse both.
 func pruneLogs(dir string) ([]string, error) {
 	names, err := filepath.Glob(filepath.Join(dir, "*.mem"))
 	if err != nil {
 		return nil, err
 	}
-	if names, err = removeEmpty(names); err != nil {
-		return nil, err
-	}
 	slices.SortFunc(names, func(a, b string) int { return cmp.Compare(logNumber(a), logNumber(b)) })
-	for len(names) > 0 {
-		newest := names[len(names)-1]
-		b, err := os.ReadFile(newest)
+	end := len(names) // from here on there is nothing in them
+	for ; end > 0; end-- {
+		b, err := os.ReadFile(names[end-1])
 		if err != nil {
 			return nil, err
 		}
 		if readLog(b, func(logEntry) {}) > logHeader {
 			break
 		}
-		if err := os.Remove(newest); err != nil {
+	}
+	// A newest log without entries counts here: the one before it is stale when numbers between them are missing.
+	first := len(names)
+	for ; first > 0; first-- {
+		info, err := os.Stat(names[first-1])
+		if err != nil {
 			return nil, err
 		}
-		names = names[:len(names)-1]
+		gap := first < len(names) && logNumber(names[first-1]) != logNumber(names[first])-1
+		if gap || first <= end && info.Size() == 0 {
+			break
+		}
 	}
-	first := len(names)
-	for first > 0 && (first == len(names) || logNumber(names[first-1]) == logNumber(names[first])-1) {
-		first--
-	}
-	for _, name := range names[:first] {
+	first = min(first, end)
+	// Those without entries go last, from the newest on: a kill in between leaves no gap that was not there.
+	gone := slices.Clone(names[end:])
+	slices.Reverse(gone)
+	for _, name := range append(slices.Clone(names[:first]), gone...) {
 		if err := os.Remove(name); err != nil {
 			return nil, err
 		}
 	}
-	return names[first:], nil
+	return names[first:end], nil
 }
 
 // logNumber is the number in the name of a log.

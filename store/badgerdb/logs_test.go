@@ -123,7 +123,14 @@ func TestDamagedLogs(t *testing.T) {
 // removes them with their tombstones. A kill then leaves the old log, and the keys must not come back from it.
 func TestFlushedLog(t *testing.T) {
 	t.Parallel()
-	opt := badgerdb.Options{Dir: t.TempDir(), MemTableBytes: 256 << 10}
+	images := t.TempDir()
+	opt := badgerdb.WithSweepRows(badgerdb.Options{Dir: t.TempDir(), MemTableBytes: 256 << 10}, 1)
+	opt = badgerdb.WithHook(opt, func(step string) error {
+		if step != badgerdb.StepDropped {
+			return nil
+		}
+		return storetest.KillImage(opt.Dir, filepath.Join(images, "killed after prefixes were dropped"))
+	})
 	db := openDB(t, opt)
 	sp, x := space(t, db)
 	quiet, err := db.Open(t.Context(), store.TaskID{Partition: 7}, []engine.Declared{{Name: "x", Kind: store.KindKeyValue}})
@@ -153,18 +160,29 @@ func TestFlushedLog(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, name := range []string{"killed", "killed in the removal"} {
-		image := filepath.Join(t.TempDir(), name)
-		if err := storetest.KillImage(opt.Dir, image); err != nil {
+		if err := storetest.KillImage(opt.Dir, filepath.Join(images, name)); err != nil {
 			t.Fatal(err)
 		}
-		log := filepath.Join(image, "00001.mem")
-		if _, err := os.Stat(log); err != nil {
-			t.Fatalf("the first log is gone: the test shows nothing: %v", err)
-		}
-		if name != "killed" { // Badger empties a log before it removes it
-			if err := os.Truncate(log, 0); err != nil {
-				t.Fatal(err)
-			}
+	}
+	// Badger empties a log before it removes it.
+	if err := os.Truncate(filepath.Join(images, "killed in the removal", "00001.mem"), 0); err != nil {
+		t.Fatal(err)
+	}
+	// DropPrefix flushes the memtable and begins a new one, in which there is nothing yet.
+	move(t, db, engine.Move{Space: sp, Writes: bulk(x, 1, 0, 10), Record: []byte("4")})
+	if err := db.Expire(sp, x, 2); err != nil {
+		t.Fatal(err)
+	}
+	reclaim(t, db)
+
+	killed, err := filepath.Glob(filepath.Join(images, "killed*"))
+	if err != nil || len(killed) != 3 {
+		t.Fatalf("images %q, want 3: %v", killed, err)
+	}
+	for _, image := range killed {
+		name := filepath.Base(image)
+		if _, err := os.Stat(filepath.Join(image, "00001.mem")); err != nil {
+			t.Fatalf("%s: the first log is gone: the test shows nothing: %v", name, err)
 		}
 		again := badgerdb.Options{Dir: image, MemTableBytes: opt.MemTableBytes}
 		again.Listener.Quarantined = func(dir string) { t.Errorf("%s: moved aside to %s", name, dir) }

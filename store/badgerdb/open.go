@@ -97,26 +97,16 @@ func removeEmptyLogs(dir string) error {
 	if err != nil {
 		return err
 	}
-	_, err = removeEmpty(logs)
-	return err
-}
-
-// removeEmpty removes the files without a byte and returns the others.
-func removeEmpty(files []string) (rest []string, err error) {
-	for _, name := range files {
+	for _, name := range logs {
 		info, err := os.Stat(name)
-		switch {
-		case err != nil:
-			return nil, err
-		case info.Size() > 0:
-			rest = append(rest, name)
-		default:
-			if err := os.Remove(name); err != nil {
-				return nil, err
-			}
+		if err == nil && info.Size() == 0 {
+			err = os.Remove(name)
+		}
+		if err != nil {
+			return err
 		}
 	}
-	return rest, nil
+	return nil
 }
 
 // outside reports whether an error is one of the machine and says nothing about the data.
