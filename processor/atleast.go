@@ -27,6 +27,7 @@ func (r *Runtime) readAtLeast(ctx context.Context, bs *builtStore, id store.Task
 	if err == nil {
 		return rd, nil
 	}
+	w.outcome = err // the look is not bounded: the time may be over
 	bounded := ctx
 	if opts.Wait > 0 {
 		var cancel context.CancelFunc
@@ -128,15 +129,24 @@ func passes(err error) bool {
 
 // sleep waits until looking again is worth it, at most until ctx ends.
 func (w *waiting) sleep(ctx context.Context, changed <-chan struct{}) {
-	var ask <-chan time.Time
+	var again time.Duration
 	if w.unproven {
-		t := time.NewTimer(probeInterval)
+		again = probeInterval
+	}
+	await(ctx, changed, again)
+}
+
+// await waits for a change, at most until ctx ends; again is after how long to look anyway, 0 for never.
+func await(ctx context.Context, changed <-chan struct{}, again time.Duration) {
+	var look <-chan time.Time
+	if again > 0 {
+		t := time.NewTimer(again)
 		defer t.Stop()
-		ask = t.C
+		look = t.C
 	}
 	select {
 	case <-changed:
-	case <-ask:
+	case <-look:
 	case <-ctx.Done():
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync/atomic"
+	"time"
 
 	"github.com/statemesh/statemesh/store"
 	"github.com/statemesh/statemesh/store/layered"
@@ -33,12 +34,15 @@ func (r *Runtime) readGlobal(ctx context.Context, g *globalStore, p store.Partit
 		if bounded == ctx || !errors.Is(err, store.ErrBehind) && !errors.Is(err, store.ErrNotReady) {
 			return nil, err
 		}
-		select {
-		case <-changed:
-		case <-bounded.Done():
-			if ctx.Err() != nil {
-				return nil, fmt.Errorf("read %s: wait for %s: %w", g.bs.spec.Name, opts.AtLeast, context.Cause(ctx))
-			}
+		var again time.Duration
+		if e, ok := errors.AsType[*store.NotReadyError](err); ok && e.Reason == reasonUnproven {
+			again = probeInterval // a proof wakes nobody
+		}
+		await(bounded, changed, again)
+		switch {
+		case ctx.Err() != nil:
+			return nil, fmt.Errorf("read %s: wait for %s: %w", g.bs.spec.Name, opts.AtLeast, context.Cause(ctx))
+		case bounded.Err() != nil:
 			return nil, err
 		}
 		if r.state.get().final() {

@@ -356,3 +356,30 @@ func TestSimGlobalBadRecord(t *testing.T) {
 		}
 	})
 }
+
+// TestSimGlobalWaitsForAProof: a reader with a token and a bounded age waits for the proof of the age, which comes without a
+// commit when the topic is quiet.
+func TestSimGlobalWaitsForAProof(t *testing.T) {
+	simulate(t, func(t *testing.T, rng *rand.Rand) {
+		f := newFleet(t, true, 1)
+		f.compacted(tableTopic, 2)
+		f.topo = globalTopology
+		n := &names{f: f, want: map[string]string{}}
+		token := n.write(rng, 20)
+		a := f.start("a")
+		a.waitRunning()
+		n.check(token, a)
+		a.cut.cut()
+		time.Sleep(20 * time.Second)
+		time.AfterFunc(time.Second, a.cut.mend)
+		began := time.Now()
+		r, err := a.rt.Read(t.Context(), globalName, 0, store.ReadOptions{AtLeast: token, MaxAge: 2 * time.Second, Wait: time.Minute})
+		if err != nil {
+			t.Fatalf("after %s: %v", time.Since(began), err)
+		}
+		r.Close()
+		if took := time.Since(began); took < time.Second || took > 30*time.Second {
+			t.Errorf("answered after %s", took)
+		}
+	})
+}
