@@ -32,15 +32,21 @@ func (c *Context) SessionStore(name store.Name) (store.Session, error) {
 	return &limitedSession{Session: s, limited: c.task.limit(name)}, nil
 }
 
-// VersionedStore returns a versioned store that is connected to this node; see [Context.Store]. *store.WrongKindError when it
-// is of another kind.
+// VersionedStore returns a versioned store that is connected to this node; see [Context.Store], also for one that is fed from a
+// topic. *store.WrongKindError when it is of another kind.
 func (c *Context) VersionedStore(name store.Name) (store.Versioned, error) {
 	if !slices.Contains(c.node.def.stores, name) {
 		return nil, &store.UnknownStoreError{Store: name, Known: c.node.def.stores}
 	}
 	v, err := c.task.state.Versioned(name)
-	if err != nil || c.task.logs[name] == nil {
-		return v, err
+	if err != nil {
+		return nil, err
+	}
+	if !c.task.sub.writes(name, c.node.def) {
+		return readOnlyVersioned{Versioned: v, name: name}, nil
+	}
+	if log := c.task.logs[name]; log == nil || log.source != nil {
+		return v, nil
 	}
 	return &limitedVersioned{Versioned: v, limited: c.task.limit(name)}, nil
 }

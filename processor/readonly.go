@@ -23,8 +23,24 @@ func (r readOnly) PutIfAbsent([]byte, store.Value) (store.Value, bool, error) {
 // Delete is refused.
 func (r readOnly) Delete([]byte) (store.Value, bool, error) { return store.Value{}, false, r.refuse() }
 
-func (r readOnly) refuse() error {
-	return fmt.Errorf("store %s: is fed from a topic, and only its own processor writes it", r.name)
+func (r readOnly) refuse() error { return refuseWrite(r.name) }
+
+// readOnlyVersioned is readOnly for a versioned store.
+type readOnlyVersioned struct {
+	store.Versioned
+	name store.Name
+}
+
+// Put is refused.
+func (r readOnlyVersioned) Put([]byte, store.Value) (int64, error) { return 0, refuseWrite(r.name) }
+
+// Delete is refused.
+func (r readOnlyVersioned) Delete([]byte, int64) (store.Version, error) {
+	return store.Version{}, refuseWrite(r.name)
+}
+
+func refuseWrite(name store.Name) error {
+	return fmt.Errorf("store %s: is fed from a topic, and only its own processor writes it", name)
 }
 
 // writes reports whether a node that is connected to a store may write it.

@@ -270,6 +270,8 @@ func (t *Topology) connect(processor string, s *storeDef) {
 		t.fail("store", string(s.spec.Name), fmt.Sprintf("%q is a %s; only processors have stores", processor, n.kind))
 	case n.global:
 		t.fail("store", string(s.spec.Name), fmt.Sprintf("%q is the processor of a global store and has no other", processor))
+	case slices.ContainsFunc(n.stores, func(o *storeDef) bool { return o != s && o.writer == n }):
+		t.fail("store", string(s.spec.Name), fmt.Sprintf("%q writes a store that is fed from a topic, and has no other: a restore of that one could not tell what belongs there", processor))
 	case !slices.Contains(n.stores, s):
 		n.stores = append(n.stores, s)
 		s.users = append(s.users, n)

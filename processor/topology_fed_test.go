@@ -40,6 +40,10 @@ func TestFedStoreErrors(t *testing.T) {
 			`writes other stores too`,
 		},
 		{
+			"a second store of a writer", two().ReuseSourceTopic("st", "p").AddStateStore(store.Spec{Name: "other", Kind: store.KindKeyValue}, "p"),
+			`"p" writes a store that is fed from a topic, and has no other`,
+		},
+		{
 			"without a changelog", source().AddStateStore(store.Spec{Name: "st", Kind: store.KindKeyValue, NoChangelog: true}, "p").
 				ReuseSourceTopic("st", "p"), `its source topic takes the place of one`,
 		},
