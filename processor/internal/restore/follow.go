@@ -168,17 +168,18 @@ func (f *Follower) take(ctx context.Context, e event) error {
 	case e.err != nil:
 		return e.err
 	}
-	defer f.r.applied(e)
 	var d *decoder
 	select {
 	case d = <-f.r.decoders:
 	case <-ctx.Done():
+		f.r.budget.release(e.held)
 		return context.Cause(ctx)
 	}
 	n, err := d.decodeRecords(e.chunk, p, f.req.Apply)
 	f.r.decoders <- d
 	f.r.metrics.read(n, e.held)
 	if err != nil {
+		f.r.budget.release(e.held) // and no more: a stream of which a chunk is not applied proves nothing
 		return fmt.Errorf("topic %s-%d from offset %d: %w", f.req.Topic, p, e.chunk.from, err)
 	}
 	f.applied[p].Next, f.applied[p].LeaderEpoch = e.next, max(f.applied[p].LeaderEpoch, e.epoch)
@@ -188,12 +189,30 @@ func (f *Follower) take(ctx context.Context, e event) error {
 		f.behind[e.s] = struct{}{}
 	}
 	f.req.Applied(p, f.applied[p], len(f.behind) == 0)
+	f.r.applied(e)
 	return nil
+}
+
+// catchUp takes the streams off behind that have come to the end without another chunk: the cleaner left nothing there.
+func (f *Follower) catchUp() {
+	for s := range f.behind {
+		f.r.mu.Lock()
+		caughtUp, next := s.pending == 0 && s.next >= s.stable, s.next
+		f.r.mu.Unlock()
+		if !caughtUp {
+			continue
+		}
+		delete(f.behind, s)
+		p := store.Partition(s.partition)
+		f.applied[p].Next = next
+		f.req.Applied(p, f.applied[p], len(f.behind) == 0)
+	}
 }
 
 // review tells the caller once that all the topic held at the start is applied. A tail that the cleaner took away has no
 // chunk: the stream's own position says that it is behind us.
 func (f *Follower) review() {
+	f.catchUp()
 	if f.ready || len(f.behind) > 0 {
 		return
 	}
