@@ -138,6 +138,7 @@ func (g *globalStore) follow(ctx context.Context, state *layered.Task) (err erro
 	info := *g.topic.Load()
 	g.cp, g.ready = state.Checkpoint().Clone(), false
 	if g.cp.Inputs == nil {
+		g.cp.WallTime = g.rt.now().UnixMilli() // an empty copy lacks no deletion
 		g.cp.Inputs = make(map[store.TopicPartition]store.Offset)
 	}
 	have := make(map[store.Partition]store.LogPosition)
@@ -198,7 +199,7 @@ func (g *globalStore) advance(p store.Partition, pos store.LogPosition) {
 
 // publish commits what was applied and lets it be read: the copy is what the topic says.
 func (g *globalStore) publish(state *layered.Task) {
-	g.cp.Restoring = false
+	g.cp.Restoring, g.cp.WallTime = false, g.rt.now().UnixMilli()
 	g.commit(state)
 	g.show(state)
 	g.clean.Store(true)
@@ -211,7 +212,8 @@ func (g *globalStore) fallBehind() {
 	g.clean.Store(false)
 }
 
-// keep commits what was applied of more: such a copy answers nothing, and processors go on with the last that was whole.
+// keep commits what was applied of more: such a copy answers nothing, and processors go on with the last that was whole. It
+// is as old as that one: deletions since may be further on, and gone before they are read.
 func (g *globalStore) keep(state *layered.Task) {
 	g.cp.Restoring = true
 	g.commit(state)
@@ -219,7 +221,6 @@ func (g *globalStore) keep(state *layered.Task) {
 
 func (g *globalStore) commit(state *layered.Task) {
 	g.cp.Sequence++
-	g.cp.WallTime = g.rt.now().UnixMilli()
 	state.Commit(g.cp.Clone())
 }
 

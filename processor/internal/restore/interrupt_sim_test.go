@@ -227,3 +227,32 @@ func TestRestoreAfterRunHasEnded(t *testing.T) {
 		}
 	})
 }
+
+// TestSimInterruptedRestoreGrowsOld (CR-01): what an interrupted restore has kept is as old as that restore. Deletions beyond it
+// may be gone by the time it goes on.
+func TestSimInterruptedRestoreGrowsOld(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		writeLong(w, changelogTopic, 0, 2000)
+		r := w.restorer(func(c *Config) { c.FetchBytes, c.PartitionBytes, c.CommitBytes = 2048, 2048, 4096 })
+		for _, after := range []time.Duration{30 * time.Second, 90 * time.Second} {
+			task := newMemoryTask(t, 0)
+			ctx, cancel := context.WithCancel(t.Context())
+			_, err := r.Restore(ctx, w.request(&interrupting{memoryTask: task, left: 1000, cancel: cancel}))
+			cancel()
+			if cp := task.Checkpoint(); err == nil || !cp.Restoring || cp.Changelogs[countsStore].Next == 0 {
+				t.Fatalf("interrupted: %v, checkpoint %+v", err, cp)
+			}
+			time.Sleep(after)
+			req := w.request(task)
+			for name, log := range req.Changelogs {
+				log.Retention = time.Minute
+				req.Changelogs[name] = log
+			}
+			res, err := r.Restore(t.Context(), req)
+			if err != nil || (res.Rebuilt != "") != (after > time.Minute) {
+				t.Errorf("after %s: rebuilt %q, %v", after, res.Rebuilt, err)
+			}
+		}
+	})
+}

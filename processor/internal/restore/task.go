@@ -410,6 +410,9 @@ func (j *job) keep() {
 	}
 	cp := j.cp.Clone()
 	cp.Restoring = true
+	if cp.WallTime == 0 { // the copy was empty: it lacks no deletion from before
+		cp.WallTime = j.started.UnixMilli()
+	}
 	j.req.Task.Commit(cp)
 	j.applied, j.commits = false, time.Now()
 }
