@@ -92,6 +92,9 @@ func (t *thread) commit(ctx context.Context) error {
 	began := t.rt.now()
 	for _, o := range t.running {
 		if err := o.task.flush(); err != nil {
+			if out, ok := errors.AsType[*outputError](err); ok {
+				return t.settle(ctx, nil, out.err) // not the task's fault
+			}
 			return err
 		}
 	}

@@ -1,6 +1,7 @@
 package processor
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -72,6 +73,34 @@ func TestOnFlushErrors(t *testing.T) {
 	}
 	if err := b.task.flush(); err != nil {
 		t.Errorf("commit after a rollback: %v", err)
+	}
+}
+
+// TestFlushIntoADeadProducer: that the producer has failed is found out in a flush too. It is not the task's fault, so the commit
+// is settled as any that failed, wherever it was begun: also when processing is paused, and in the last one.
+func TestFlushIntoADeadProducer(t *testing.T) {
+	t.Parallel()
+	dead := errors.New("broker away")
+	b := newTaskBench(t, func(s *seer) {
+		s.init = func(ctx *Context) error {
+			return ctx.OnFlush("s", func(store.Flushed) error { return &outputError{dead} })
+		}
+		s.do = func(ctx *Context, r *Record) error {
+			kv, err := ctx.Store("s")
+			if err != nil {
+				return err
+			}
+			_ = kv.Put(r.Key, store.Value{Data: []byte("1")}) // heard of at once; the commit finds it
+			return nil
+		}
+	}, nil, "in")
+	b.push(0, "0@5")
+	b.process()
+	th := &thread{rt: &Runtime{now: time.Now}, running: []*ownedTask{{task: b.task}}}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel() // no broker is asked how it ended
+	if err := th.commit(ctx); !errors.Is(err, context.Canceled) || !errors.Is(th.aborted, dead) {
+		t.Errorf("commit: %v, aborted for %v", err, th.aborted)
 	}
 }
 
