@@ -78,6 +78,9 @@ func (a *attempts) target(s *router.Snapshot, p store.Partition) (router.Replica
 			Store: a.name, Partition: p, Prefer: a.opts.prefer(), MaxStaleness: a.opts.read.MaxStaleness, Tried: a.tried,
 		})
 		if route.Verdict == router.Remote {
+			if info, err := s.Store(a.name); err == nil && info.Global { // all have it: share the work
+				return route.Candidates[rand.IntN(len(route.Candidates))], nil
+			}
 			return route.Candidates[0], nil
 		}
 		if !errors.Is(route.Err, store.ErrNoReplica) {

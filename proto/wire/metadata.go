@@ -72,7 +72,7 @@ func FromStores(in []router.StoreInfo) []*statemeshv1.Store {
 		out[i] = &statemeshv1.Store{
 			Name: string(v.Name), Kind: fromKind(v.Kind), Subtopology: v.Subtopology, Partitions: v.Partitions,
 			KeyFormat: v.KeyFormat, ValueFormat: v.ValueFormat, SourceTopic: v.SourceTopic,
-			RetentionMs: v.Retention.Milliseconds(), WindowSizeMs: v.WindowSize.Milliseconds(),
+			RetentionMs: v.Retention.Milliseconds(), WindowSizeMs: v.WindowSize.Milliseconds(), Global: v.Global,
 		}
 	}
 	slices.SortFunc(out, func(a, b *statemeshv1.Store) int { return cmp.Compare(a.GetName(), b.GetName()) })
@@ -88,7 +88,7 @@ func ToStores(ms []*statemeshv1.Store) []router.StoreInfo {
 			Name: store.Name(m.GetName()), Kind: toKind(m.GetKind()), Subtopology: m.GetSubtopology(),
 			Partitions: m.GetPartitions(), KeyFormat: m.GetKeyFormat(), ValueFormat: m.GetValueFormat(),
 			SourceTopic: m.GetSourceTopic(),
-			Retention:   toMillis(m.GetRetentionMs()), WindowSize: toMillis(m.GetWindowSizeMs()),
+			Retention:   toMillis(m.GetRetentionMs()), WindowSize: toMillis(m.GetWindowSizeMs()), Global: m.GetGlobal(),
 		}
 	}
 	return out

@@ -45,6 +45,7 @@ func TestDataBothWays(t *testing.T) {
 			{Name: "v", Kind: store.KindTimestampedWindow, Partitions: 2, Retention: time.Millisecond, WindowSize: time.Millisecond},
 			{Name: "w", Kind: store.KindSession, Partitions: 2, Retention: time.Minute},
 			{Name: "x", Kind: store.KindVersioned, Partitions: 2, Retention: time.Minute},
+			{Name: "y", Kind: store.KindTimestampedKeyValue, Subtopology: 2, Partitions: 1, Global: true},
 		},
 		Moving: map[store.TaskID]string{{Partition: 1}: "a"},
 	}

@@ -192,7 +192,10 @@ type Store struct {
 	// stream time, in milliseconds; 0 for the others.
 	RetentionMs int64 `protobuf:"varint,8,opt,name=retention_ms,json=retentionMs,proto3" json:"retention_ms,omitempty"`
 	// The size of the windows of a window store in milliseconds; 0 for the others.
-	WindowSizeMs  int64 `protobuf:"varint,9,opt,name=window_size_ms,json=windowSizeMs,proto3" json:"window_size_ms,omitempty"`
+	WindowSizeMs int64 `protobuf:"varint,9,opt,name=window_size_ms,json=windowSizeMs,proto3" json:"window_size_ms,omitempty"`
+	// A global store: every instance holds the whole of it, in one partition, and whoever is asked answers. Its sub-topology has
+	// no tasks.
+	Global        bool `protobuf:"varint,10,opt,name=global,proto3" json:"global,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -288,6 +291,13 @@ func (x *Store) GetWindowSizeMs() int64 {
 		return x.WindowSizeMs
 	}
 	return 0
+}
+
+func (x *Store) GetGlobal() bool {
+	if x != nil {
+		return x.Global
+	}
+	return false
 }
 
 // MovingTask is a task on its way: the snapshot still names the instance that has it.
@@ -891,7 +901,7 @@ const file_statemesh_v1_metadata_proto_rawDesc = "" +
 	"\bendpoint\x18\x03 \x01(\tR\bendpoint\x12\x12\n" +
 	"\x04rack\x18\x04 \x01(\tR\x04rack\x12*\n" +
 	"\x06active\x18\x05 \x03(\v2\x12.statemesh.v1.TaskR\x06active\x12,\n" +
-	"\astandby\x18\x06 \x03(\v2\x12.statemesh.v1.TaskR\astandby\"\xb8\x02\n" +
+	"\astandby\x18\x06 \x03(\v2\x12.statemesh.v1.TaskR\astandby\"\xd0\x02\n" +
 	"\x05Store\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12+\n" +
 	"\x04kind\x18\x02 \x01(\x0e2\x17.statemesh.v1.StoreKindR\x04kind\x12 \n" +
@@ -904,7 +914,9 @@ const file_statemesh_v1_metadata_proto_rawDesc = "" +
 	"\fvalue_format\x18\x06 \x01(\tR\vvalueFormat\x12!\n" +
 	"\fsource_topic\x18\a \x01(\tR\vsourceTopic\x12!\n" +
 	"\fretention_ms\x18\b \x01(\x03R\vretentionMs\x12$\n" +
-	"\x0ewindow_size_ms\x18\t \x01(\x03R\fwindowSizeMs\"U\n" +
+	"\x0ewindow_size_ms\x18\t \x01(\x03R\fwindowSizeMs\x12\x16\n" +
+	"\x06global\x18\n" +
+	" \x01(\bR\x06global\"U\n" +
 	"\n" +
 	"MovingTask\x12&\n" +
 	"\x04task\x18\x01 \x01(\v2\x12.statemesh.v1.TaskR\x04task\x12\x1f\n" +

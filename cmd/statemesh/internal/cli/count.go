@@ -72,6 +72,7 @@ type partitionRow struct {
 	Rows      *int64   `json:"approximate_rows"`
 	Bytes     *int64   `json:"approximate_bytes"`
 	Owner     string   `json:"owner"`
+	Global    bool     `json:"global,omitempty"` // every instance has it
 	Standbys  []string `json:"standbys"`
 }
 
@@ -114,11 +115,13 @@ func (s *session) describe(ctx context.Context, out *printer, name store.Name) e
 	}
 	for p := range store.Partition(info.Partitions) {
 		replicas := m.Replicas(name, p)
-		r := partitionRow{Store: string(name), Partition: int32(p), Standbys: []string{}}
+		r := partitionRow{Store: string(name), Partition: int32(p), Global: info.Global, Standbys: []string{}}
 		for _, rep := range replicas {
-			if rep.Role == store.RoleActive {
+			switch {
+			case info.Global: // nobody in particular
+			case rep.Role == store.RoleActive:
 				r.Owner = rep.Endpoint
-			} else {
+			default:
 				r.Standbys = append(r.Standbys, rep.Endpoint)
 			}
 		}
@@ -130,7 +133,11 @@ func (s *session) describe(ctx context.Context, out *printer, name store.Name) e
 			}
 		}
 		slices.Sort(r.Standbys)
-		if err := out.row(r, fmt.Sprint(p), rows, bytes, cmp.Or(r.Owner, "-"), fmt.Sprint(len(r.Standbys))); err != nil {
+		owner := cmp.Or(r.Owner, "-")
+		if info.Global {
+			owner = "every instance"
+		}
+		if err := out.row(r, fmt.Sprint(p), rows, bytes, owner, fmt.Sprint(len(r.Standbys))); err != nil {
 			return err
 		}
 	}
