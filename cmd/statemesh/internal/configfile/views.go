@@ -58,7 +58,7 @@ func ViewKeys() []ViewKey {
 		viewDuration("versioned.history", "", func(v *views.View) *time.Duration { return &v.History },
 			"Keep the versions of each key for so long, by the time of records: what was valid at a moment can be asked for. Only for table."),
 		viewBool("global", func(v *views.View) *bool { return &v.Global },
-			"Keep the whole table on every instance. Only for table, by the record's key; no other view may read its topic."),
+			"Keep the whole table on every instance. Only for table, by the record's key; no other view may read its topic, which must keep everything: cleanup.policy=compact, or no limit of time and size."),
 		viewText("timestamp", "string", "(the record's own)", func(v *views.View) *string { return &v.Timestamp },
 			"Field with the time of the record: Unix milliseconds or RFC 3339. Views of one topic must agree."),
 		{
