@@ -35,6 +35,8 @@ type age struct {
 	lost     bool
 	probing  chan struct{} // closed when the running probe is done; nil: none runs
 	lastAsk  time.Time
+	// abandoned: who asked last left before the answer came.
+	abandoned bool
 }
 
 func newAge(now func() time.Time, session time.Duration, probe func(context.Context) error) *age {
@@ -78,7 +80,8 @@ func (a *age) provenLocked() (time.Time, bool) {
 }
 
 // prove returns a time not longer ago than bound (0: half the session timeout), and not before after, at which the state
-// was whole. When what is known is older it asks the coordinator, at most once per probeInterval whoever asks.
+// was whole. When what is known is older it asks the coordinator, at most once per probeInterval whoever asks, and once
+// more when the one who asked has left.
 func (a *age) prove(ctx context.Context, bound time.Duration, after time.Time) (time.Time, error) {
 	if bound <= 0 {
 		bound = a.session / 2
@@ -96,7 +99,8 @@ func (a *age) prove(ctx context.Context, bound time.Duration, after time.Time) (
 			return t, nil
 		}
 		wait := a.probing
-		if wait == nil && (asked || elapsed(a.lastAsk, now) < probeInterval) {
+		takesOver := a.abandoned && patient(ctx)
+		if wait == nil && !takesOver && (asked || elapsed(a.lastAsk, now) < probeInterval) {
 			a.mu.Unlock()
 			return time.Time{}, errAgeUnproven
 		}
@@ -109,7 +113,7 @@ func (a *age) prove(ctx context.Context, bound time.Duration, after time.Time) (
 				return time.Time{}, context.Cause(ctx)
 			}
 		}
-		a.lastAsk = now
+		a.lastAsk, a.abandoned = now, false
 		done := make(chan struct{})
 		a.probing = done
 		a.mu.Unlock()
@@ -120,9 +124,16 @@ func (a *age) prove(ctx context.Context, bound time.Duration, after time.Time) (
 	}
 }
 
-func (a *age) ask(ctx context.Context, sent time.Time, done chan struct{}) {
+// patient reports whether a reader stays long enough to ask in the place of one that has left. So however many run out of
+// time, no more than two heartbeats per probeInterval are sent in vain.
+func patient(ctx context.Context) bool {
+	end, ok := ctx.Deadline()
+	return !ok || time.Until(end) >= probeInterval
+}
+
+func (a *age) ask(asker context.Context, sent time.Time, done chan struct{}) {
 	// Half the session is as long as any answer can be worth waiting for.
-	ctx, cancel := context.WithTimeout(ctx, a.session/2)
+	ctx, cancel := context.WithTimeout(asker, a.session/2)
 	defer cancel()
 	err := a.probe(ctx)
 	a.mu.Lock()
@@ -134,6 +145,8 @@ func (a *age) ask(ctx context.Context, sent time.Time, done chan struct{}) {
 		}
 	case errors.Is(err, errNotMember):
 		a.lost = true
+	default:
+		a.abandoned = asker.Err() != nil
 	}
 	a.probing = nil
 	close(done)
