@@ -80,7 +80,7 @@ func proveClicks(t *testing.T, brokers []string) {
 	wantTotal(t, "clicks.sessions_30m.longest", longest)
 
 	var bytes float64
-	for it, err := range client.NewView(f.Client, "bytes_by_type", serde.String(), serde.Float64()).Scan(t.Context(), client.ScanQuery{}) {
+	for it, err := range client.NewView(f.Client, "bytes_by_type", serde.String(), serde.Float64()).Scan(t.Context(), client.ScanQuery{}, client.MaxStaleness(fresh)) {
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -142,7 +142,7 @@ func sumOf(t *testing.T, rows []string) int64 {
 func (f *fleet) statistics(view string) []string {
 	f.t.Helper()
 	number := func(x float64) string { return strconv.FormatFloat(x, 'g', -1, 64) }
-	return collect(f, client.NewView(f.Client, store.Name(view), serde.String(), serde.JSON[views.Statistics]()).Scan(f.t.Context(), client.ScanQuery{}),
+	return collect(f, client.NewView(f.Client, store.Name(view), serde.String(), serde.JSON[views.Statistics]()).Scan(f.t.Context(), client.ScanQuery{}, client.MaxStaleness(fresh)),
 		func(it client.Item[string, views.Statistics]) string {
 			s := it.Value
 			return line(it.Key, strconv.FormatInt(s.Count, 10), strconv.FormatInt(int64(s.Sum), 10), number(s.Min), number(s.Max), number(s.Avg))
@@ -152,6 +152,6 @@ func (f *fleet) statistics(view string) []string {
 // objects reads a view of JSON objects.
 func (f *fleet) objects(view string, format func(key string, timestamp int64, object map[string]string) string) []string {
 	f.t.Helper()
-	return collect(f, client.NewView(f.Client, store.Name(view), serde.String(), serde.JSON[map[string]string]()).Scan(f.t.Context(), client.ScanQuery{}),
+	return collect(f, client.NewView(f.Client, store.Name(view), serde.String(), serde.JSON[map[string]string]()).Scan(f.t.Context(), client.ScanQuery{}, client.MaxStaleness(fresh)),
 		func(it client.Item[string, map[string]string]) string { return format(it.Key, it.Timestamp, it.Value) })
 }

@@ -121,6 +121,9 @@ func (f *fleet) start(brokers []string) string {
 	return inst.Endpoint()
 }
 
+// fresh is the age of the answers that are compared: Kafka has a commit a little before the instance shows it.
+const fresh = 500 * time.Millisecond
+
 // waitCaughtUp returns when everything in the topics that the application reads is committed. How long that takes is the
 // machine's affair: the limit is that of the whole test.
 func (f *fleet) waitCaughtUp() {
@@ -128,6 +131,7 @@ func (f *fleet) waitCaughtUp() {
 	for {
 		left, err := f.lag()
 		if err == nil && left == 0 {
+			<-time.After(2 * fresh) // an answer that is fresh now has what was committed then
 			return
 		}
 		select {
@@ -172,7 +176,7 @@ func (f *fleet) lag() (int64, error) {
 // counts reads a view of counts as "key,count", the parts of the key apart.
 func (f *fleet) counts(view string, parts int) []string {
 	f.t.Helper()
-	return collect(f, client.NewView(f.Client, store.Name(view), serde.String(), serde.Int64()).Scan(f.t.Context(), client.ScanQuery{}),
+	return collect(f, client.NewView(f.Client, store.Name(view), serde.String(), serde.Int64()).Scan(f.t.Context(), client.ScanQuery{}, client.MaxStaleness(fresh)),
 		func(it client.Item[string, int64]) string {
 			key, err := views.DecodeKey(it.Key, parts)
 			if err != nil {
@@ -185,7 +189,7 @@ func (f *fleet) counts(view string, parts int) []string {
 // windows reads a view of counts per window as "key,start,count".
 func (f *fleet) windows(view string) []string {
 	f.t.Helper()
-	return collect(f, client.NewWindowView(f.Client, store.Name(view), serde.String(), serde.Int64()).Scan(f.t.Context(), client.WindowQuery{}),
+	return collect(f, client.NewWindowView(f.Client, store.Name(view), serde.String(), serde.Int64()).Scan(f.t.Context(), client.WindowQuery{}, client.MaxStaleness(fresh)),
 		func(it client.Item[string, int64]) string {
 			return line(it.Key, strconv.FormatInt(it.Span.Start.UnixMilli(), 10), strconv.FormatInt(it.Value, 10))
 		})
@@ -200,7 +204,7 @@ type session struct {
 func (f *fleet) sessions(view string) []session {
 	f.t.Helper()
 	var all []session
-	for it, err := range client.NewSessionView(f.Client, store.Name(view), serde.String(), serde.Int64()).Scan(f.t.Context(), client.SessionQuery{}) {
+	for it, err := range client.NewSessionView(f.Client, store.Name(view), serde.String(), serde.Int64()).Scan(f.t.Context(), client.SessionQuery{}, client.MaxStaleness(fresh)) {
 		if err != nil {
 			f.t.Fatalf("%s: %v", view, err)
 		}
