@@ -171,9 +171,9 @@ func TestSimUnknownEnd(t *testing.T) {
 func (f *fleet) reap(instances ...*instance) {
 	f.t.Helper()
 	time.Sleep(45 * time.Second)
+	synctest.Wait() // what the instances have done by now is there to be read
 	alive := make(map[string]bool)
 	for _, in := range instances {
-		_ = in.rt.State() // its lock comes after the threads were made
 		for _, t := range in.rt.threads {
 			if m := t.current.Load(); m != nil {
 				id, _ := m.client.GroupMetadata()
