@@ -44,6 +44,7 @@ func (s *Server) lookupAt(ctx context.Context, rd *read, to router.Replica, p st
 func (s *Server) lookupAlone(
 	ctx context.Context, rd *read, client statemeshv1.QueryServiceClient, options *statemeshv1.ReadOptions, r *rider,
 ) error {
+	r.value, r.span, r.found = store.Value{}, wire.Span{}, false // a batch that failed halfway may have left something
 	hop, cancel := s.hopContext(ctx)
 	defer cancel()
 	resp, err := client.Get(hop, &statemeshv1.GetRequest{
