@@ -112,29 +112,17 @@ func (n *naive) sessions(s store.SessionScan) []store.Entry {
 
 // rowModel runs a random history on a task and on naive stores.
 type rowModel struct {
-	*machine
-	rng  *rand.Rand
-	step int
-	now  int64 // around which times are drawn
+	historied
 
 	running map[store.Name]*naive
 	history map[int]map[store.Name]*naive // by commit
-	last    int
-	moved   int
 	logs    map[store.Name][]logged
-	held    []heldRows
 }
 
 // logged is a change with the commit that it belongs to.
 type logged struct {
 	commit int
 	store.Change
-}
-
-// heldRows is a snapshot that is kept open.
-type heldRows struct {
-	snap *layered.Snapshot
-	n    int
 }
 
 // TestRowModel compares random histories of window and session stores, crashes and replays of the changelog included,
@@ -175,8 +163,8 @@ func runRowModel(t *testing.T, seed uint64, inMemory bool) {
 	}
 	cfg := layered.Config{Dir: filepath.Join(t.TempDir(), "state"), MoveBytes: 1 << uint(8+rng.IntN(16)), MemTableBytes: 1 << 20}
 	m := &rowModel{
-		machine: &machine{t: t, cfg: cfg, specs: specs}, rng: rng, now: int64(rng.IntN(2000)),
-		running: make(map[store.Name]*naive), logs: make(map[store.Name][]logged),
+		historied: historied{machine: &machine{t: t, cfg: cfg, specs: specs}, rng: rng, now: int64(rng.IntN(2000))},
+		running:   make(map[store.Name]*naive), logs: make(map[store.Name][]logged),
 	}
 	for _, s := range specs {
 		m.running[s.Name] = &naive{spec: s, rows: make(map[string]store.Value), time: -1}
@@ -468,49 +456,15 @@ func (m *rowModel) times(when string) {
 	}
 }
 
-func (m *rowModel) pin() {
-	if len(m.held) > 3 {
-		i := m.rng.IntN(len(m.held))
-		m.held[i].snap.Close()
-		m.held = slices.Delete(m.held, i, i+1)
-	}
-	snap, err := m.task.Snapshot()
-	if err != nil {
-		m.t.Fatal(err)
-	}
-	m.held = append(m.held, heldRows{snap, m.last})
-}
-
-func (m *rowModel) release() {
-	for _, h := range m.held {
-		h.snap.Close()
-	}
-	m.held = nil
-}
-
 // restart ends the task in some way. What is there then is one commit; the changelog brings the rest back, with the same
 // rows and times (QS-11), or all of it when nothing outlived.
 func (m *rowModel) restart() {
-	m.release()
-	end := storetest.End(m.rng.IntN(4))
-	n, lost := m.Restart(end)
-	least := m.moved
-	if end == storetest.EndClose || end == storetest.EndStop {
-		least = m.last
-	}
-	if end == storetest.EndWipe || len(lost) > 0 {
-		least = 0
-	}
-	if n < least || n > m.last {
-		m.t.Fatalf("step %d: after end %d commit %d is there; %d were made, %d durable", m.step, end, n, m.last, least)
-	}
-	if len(lost) == 0 {
+	n, whole, end := m.end()
+	if whole {
 		m.running = m.history[n]
 		for range 5 {
 			m.compare(fmt.Sprintf("writer after end %d", end), m.running, m.writer())
 		}
-	} else {
-		n = 0
 	}
 	for _, s := range m.specs {
 		var batch []store.Change

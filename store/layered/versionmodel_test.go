@@ -20,18 +20,12 @@ import (
 
 // versionModel runs a random history on a task with a versioned store and on a naive one.
 type versionModel struct {
-	*machine
-	rng  *rand.Rand
-	step int
-	now  int64 // around which times are drawn
+	historied
 	keys []string
 
 	running *storetest.VersionModel
 	history map[int]*storetest.VersionModel // by commit
-	last    int
-	moved   int
 	log     []logged
-	held    []heldRows
 }
 
 // TestVersionModel compares random histories of a versioned store, crashes and replays of the changelog included, with a
@@ -65,8 +59,8 @@ func runVersionModel(t *testing.T, seed uint64, inMemory bool) {
 	spec := store.Spec{Name: "v", Kind: store.KindVersioned, Retention: retention, SegmentInterval: segment, InMemory: inMemory}
 	cfg := layered.Config{Dir: filepath.Join(t.TempDir(), "state"), MoveBytes: 1 << uint(8+rng.IntN(16)), MemTableBytes: 1 << 20}
 	m := &versionModel{
-		machine: &machine{t: t, cfg: cfg, specs: []store.Spec{spec}}, rng: rng, now: int64(rng.IntN(2000)),
-		running: storetest.NewVersionModel(retention.Milliseconds()),
+		historied: historied{machine: &machine{t: t, cfg: cfg, specs: []store.Spec{spec}}, rng: rng, now: int64(rng.IntN(2000))},
+		running:   storetest.NewVersionModel(retention.Milliseconds()),
 	}
 	for range 1 + rng.IntN(12) {
 		m.keys = append(m.keys, m.newKey())
@@ -278,45 +272,11 @@ func (m *versionModel) times(when string) {
 	}
 }
 
-func (m *versionModel) pin() {
-	if len(m.held) > 3 {
-		i := m.rng.IntN(len(m.held))
-		m.held[i].snap.Close()
-		m.held = slices.Delete(m.held, i, i+1)
-	}
-	snap, err := m.task.Snapshot()
-	if err != nil {
-		m.t.Fatal(err)
-	}
-	m.held = append(m.held, heldRows{snap, m.last})
-}
-
-func (m *versionModel) release() {
-	for _, h := range m.held {
-		h.snap.Close()
-	}
-	m.held = nil
-}
-
 // restart ends the task in some way. What is there then is one commit; the changelog brings the rest back, or all of it
 // when nothing outlived.
 func (m *versionModel) restart() {
-	m.release()
-	end := storetest.End(m.rng.IntN(4))
-	n, lost := m.Restart(end)
-	least := m.moved
-	if end == storetest.EndClose || end == storetest.EndStop {
-		least = m.last
-	}
-	if end == storetest.EndWipe || len(lost) > 0 {
-		least = 0
-	}
-	if n < least || n > m.last {
-		m.t.Fatalf("step %d: after end %d commit %d is there; %d were made, %d durable", m.step, end, n, m.last, least)
-	}
-	if len(lost) > 0 {
-		n = 0
-	} else {
+	n, whole, end := m.end()
+	if whole {
 		m.running = m.history[n].Clone()
 		for range 5 {
 			m.compare(fmt.Sprintf("writer after end %d", end), m.running, m.writer())
