@@ -3,6 +3,7 @@ package server
 import (
 	"bytes"
 	"cmp"
+	"container/heap"
 
 	"github.com/statemesh/statemesh/proto/statemesh/v1"
 )
@@ -32,12 +33,11 @@ func descending(a, b *statemeshv1.Row) int {
 	return cmp.Compare(a.GetPartition(), b.GetPartition())
 }
 
-// merge merges cursors in order. The heap holds those that stand on a row, the least one first.
+// merge merges cursors in order.
 type merge struct {
-	order   rowOrder
 	cursors []cursor // all, to be closed
-	heap    []cursor
-	moved   bool // the first of the heap stands on a row that was handed out
+	heads   cursorHeap
+	moved   bool // the first of heads stands on a row that was handed out
 	stopped statemeshv1.EndReason
 }
 
@@ -58,8 +58,7 @@ func (m *merge) settle(c cursor) error {
 	case err != nil:
 		return err
 	case ok:
-		m.heap = append(m.heap, c)
-		m.up(len(m.heap) - 1)
+		heap.Push(&m.heads, c)
 	case c.end() != statemeshv1.EndReason_END_REASON_COMPLETE:
 		m.stopped = c.end()
 	}
@@ -71,28 +70,25 @@ func (m *merge) settle(c cursor) error {
 func (m *merge) next() (*statemeshv1.Row, error) {
 	if m.moved {
 		m.moved = false
-		c := m.heap[0]
+		c := m.heads.cursors[0]
 		ok, err := c.next()
 		switch {
 		case err != nil:
 			return nil, err
 		case ok:
-			m.down(0)
+			heap.Fix(&m.heads, 0)
 		default:
 			if c.end() != statemeshv1.EndReason_END_REASON_COMPLETE {
 				m.stopped = c.end()
 			}
-			last := len(m.heap) - 1
-			m.heap[0] = m.heap[last]
-			m.heap = m.heap[:last]
-			m.down(0)
+			heap.Pop(&m.heads)
 		}
 	}
-	if m.stopped != statemeshv1.EndReason_END_REASON_UNSPECIFIED || len(m.heap) == 0 {
+	if m.stopped != statemeshv1.EndReason_END_REASON_UNSPECIFIED || len(m.heads.cursors) == 0 {
 		return nil, nil //nolint:nilnil // the end is no error
 	}
 	m.moved = true
-	return m.heap[0].row(), nil
+	return m.heads.cursors[0].row(), nil
 }
 
 // end is why there are no more rows.
@@ -118,31 +114,24 @@ func (m *merge) close() {
 	}
 }
 
-func (m *merge) less(i, j int) bool { return m.order(m.heap[i].row(), m.heap[j].row()) < 0 }
-
-func (m *merge) up(i int) {
-	for i > 0 {
-		parent := (i - 1) / 2
-		if !m.less(i, parent) {
-			return
-		}
-		m.heap[i], m.heap[parent] = m.heap[parent], m.heap[i]
-		i = parent
-	}
+// cursorHeap is a heap.Interface over cursors that stand on a row, the least one first.
+type cursorHeap struct {
+	order   rowOrder
+	cursors []cursor
 }
 
-func (m *merge) down(i int) {
-	for {
-		least := i
-		for child := 2*i + 1; child <= 2*i+2 && child < len(m.heap); child++ {
-			if m.less(child, least) {
-				least = child
-			}
-		}
-		if least == i {
-			return
-		}
-		m.heap[i], m.heap[least] = m.heap[least], m.heap[i]
-		i = least
-	}
+func (h *cursorHeap) Len() int { return len(h.cursors) }
+
+func (h *cursorHeap) Less(i, j int) bool { return h.order(h.cursors[i].row(), h.cursors[j].row()) < 0 }
+
+func (h *cursorHeap) Swap(i, j int) { h.cursors[i], h.cursors[j] = h.cursors[j], h.cursors[i] }
+
+func (h *cursorHeap) Push(c any) { h.cursors = append(h.cursors, c.(cursor)) }
+
+func (h *cursorHeap) Pop() any {
+	last := len(h.cursors) - 1
+	c := h.cursors[last]
+	h.cursors[last] = nil
+	h.cursors = h.cursors[:last]
+	return c
 }

@@ -79,7 +79,7 @@ func (q *queryService) Scan(req *statemeshv1.ScanRequest, out grpc.ServerStreami
 	if err != nil {
 		return err
 	}
-	m := &merge{order: sc.order()}
+	m := &merge{heads: cursorHeap{order: sc.order()}}
 	defer m.close()
 	var mu sync.Mutex
 	add := func(c cursor) {

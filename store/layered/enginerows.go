@@ -1,6 +1,7 @@
 package layered
 
 import (
+	"container/heap"
 	"slices"
 
 	"github.com/statemesh/statemesh/store/engine"
@@ -14,7 +15,7 @@ type engineRows struct {
 	id    engine.StoreID
 
 	later []engine.Segment // not yet opened
-	heap  []*segmentCursor // those that are at a row, the next row first
+	heads segmentHeap      // those that are at a row
 
 	key     []byte // nil at the end
 	segment engine.Segment
@@ -40,7 +41,7 @@ func (e *engineRows) open() error {
 
 // more opens the segments whose turn has come: all of them, or the next that has a row.
 func (e *engineRows) more() {
-	for len(e.later) > 0 && e.merge.err == nil && (!e.merge.inTurn || len(e.heap) == 0) {
+	for len(e.later) > 0 && e.merge.err == nil && (!e.merge.inTurn || len(e.heads.cursors) == 0) {
 		segment := e.later[0]
 		e.later = e.later[1:]
 		sp := e.merge.sp
@@ -51,8 +52,7 @@ func (e *engineRows) more() {
 		}
 		c := &segmentCursor{it: it, segment: segment}
 		if e.advance(c) {
-			e.heap = append(e.heap, c)
-			e.up(len(e.heap) - 1)
+			heap.Push(&e.heads, c)
 		}
 	}
 	e.settle()
@@ -60,16 +60,15 @@ func (e *engineRows) more() {
 
 // step moves beyond the current row.
 func (e *engineRows) step() {
-	if len(e.heap) == 0 {
+	if len(e.heads.cursors) == 0 {
 		return
 	}
-	if !e.advance(e.heap[0]) {
-		last := len(e.heap) - 1
-		e.heap[0], e.heap[last] = e.heap[last], nil
-		e.heap = e.heap[:last]
+	if !e.advance(e.heads.cursors[0]) {
+		heap.Pop(&e.heads)
+	} else if len(e.heads.cursors) > 1 {
+		heap.Fix(&e.heads, 0)
 	}
-	e.down(0)
-	if len(e.heap) == 0 {
+	if len(e.heads.cursors) == 0 {
 		e.more()
 		return
 	}
@@ -95,11 +94,11 @@ func (e *engineRows) advance(c *segmentCursor) bool {
 
 // settle makes the first of the heap the current row.
 func (e *engineRows) settle() {
-	if len(e.heap) == 0 || e.merge.err != nil {
+	if len(e.heads.cursors) == 0 || e.merge.err != nil {
 		e.key = nil
 		return
 	}
-	e.key, e.segment = e.heap[0].key, e.heap[0].segment
+	e.key, e.segment = e.heads.cursors[0].key, e.heads.cursors[0].segment
 }
 
 // fail ends the merge: the end of the segment is not known, so neither is the next row.
@@ -110,44 +109,36 @@ func (e *engineRows) fail(err error) {
 }
 
 // value of the current row.
-func (e *engineRows) value() []byte { return e.heap[0].it.Value() }
+func (e *engineRows) value() []byte { return e.heads.cursors[0].it.Value() }
 
 func (e *engineRows) close() {
-	for _, c := range e.heap {
+	for _, c := range e.heads.cursors {
 		c.it.Close()
 	}
-	e.heap, e.later, e.key = nil, nil, nil
+	e.heads.cursors, e.later, e.key = nil, nil, nil
 }
 
-func (e *engineRows) less(i, j int) bool {
-	a, b := e.heap[i], e.heap[j]
-	return e.merge.compare(a.key, a.segment, b.key, b.segment) < 0
+// segmentHeap is a heap.Interface over cursors that are at a row, the next row of the merge first.
+type segmentHeap struct {
+	merge   *merge
+	cursors []*segmentCursor
 }
 
-func (e *engineRows) up(i int) {
-	for i > 0 {
-		parent := (i - 1) / 2
-		if !e.less(i, parent) {
-			return
-		}
-		e.heap[i], e.heap[parent] = e.heap[parent], e.heap[i]
-		i = parent
-	}
+func (h *segmentHeap) Len() int { return len(h.cursors) }
+
+func (h *segmentHeap) Less(i, j int) bool {
+	a, b := h.cursors[i], h.cursors[j]
+	return h.merge.compare(a.key, a.segment, b.key, b.segment) < 0
 }
 
-func (e *engineRows) down(i int) {
-	for {
-		child := 2*i + 1
-		if child >= len(e.heap) {
-			return
-		}
-		if right := child + 1; right < len(e.heap) && e.less(right, child) {
-			child = right
-		}
-		if !e.less(child, i) {
-			return
-		}
-		e.heap[i], e.heap[child] = e.heap[child], e.heap[i]
-		i = child
-	}
+func (h *segmentHeap) Swap(i, j int) { h.cursors[i], h.cursors[j] = h.cursors[j], h.cursors[i] }
+
+func (h *segmentHeap) Push(c any) { h.cursors = append(h.cursors, c.(*segmentCursor)) }
+
+func (h *segmentHeap) Pop() any {
+	last := len(h.cursors) - 1
+	c := h.cursors[last]
+	h.cursors[last] = nil
+	h.cursors = h.cursors[:last]
+	return c
 }

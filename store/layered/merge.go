@@ -87,7 +87,7 @@ func (m *merge) start(c tableCursor) {
 
 // addEngine adds the lowest layer. The merge closes it, also when there is an error.
 func (m *merge) addEngine(snap engine.Snapshot, id engine.StoreID) error {
-	m.engine = engineRows{merge: m, snap: snap, id: id}
+	m.engine = engineRows{merge: m, snap: snap, id: id, heads: segmentHeap{merge: m}}
 	return m.engine.open()
 }
 
