@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"slices"
 	"testing"
 	"time"
 
@@ -119,14 +118,7 @@ func sessionsOf(t *testing.T, f sessionFace, sc store.SessionScan) []string {
 		}
 		return out
 	}
-	got := read()
-	sc.Reverse = !sc.Reverse
-	back := read()
-	slices.Reverse(back)
-	if d := cmp.Diff(got, back); d != "" {
-		t.Errorf("QS-06: %s: scan %+v is not the mirror of the other direction (-forward +backward)\n%s", f.name, sc, d)
-	}
-	return got
+	return mirrored(t, f.name, &sc.Reverse, read)
 }
 
 func wantSessions(t *testing.T, id string, f sessionFace, sc store.SessionScan, want ...string) {

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"slices"
 	"testing"
 	"time"
 
@@ -193,14 +192,7 @@ func versionsOf(t *testing.T, f versionedFace, sc store.VersionScan) []string {
 		}
 		return out
 	}
-	got := read()
-	sc.Reverse = !sc.Reverse
-	back := read()
-	slices.Reverse(back)
-	if d := cmp.Diff(got, back); d != "" {
-		t.Errorf("QS-06: %s: scan %+v is not the mirror of the other direction (-forward +backward)\n%s", f.name, sc, d)
-	}
-	return got
+	return mirrored(t, f.name, &sc.Reverse, read)
 }
 
 func wantVersions(t *testing.T, id string, f versionedFace, sc store.VersionScan, want ...string) {

@@ -146,6 +146,19 @@ func scanned(t *testing.T, what string, it store.Iterator, err error, order int)
 	return out
 }
 
+// mirrored returns what read gives, and checks that the other direction is its mirror (QS-06).
+func mirrored(t *testing.T, name string, reverse *bool, read func() []string) []string {
+	t.Helper()
+	got := read()
+	*reverse = !*reverse
+	back := read()
+	slices.Reverse(back)
+	if d := cmp.Diff(got, back); d != "" {
+		t.Errorf("QS-06: %s: a scan is not the mirror of the other direction (-forward +backward)\n%s", name, d)
+	}
+	return got
+}
+
 // valuesOf reads the values of a scan and checks that the other direction is its mirror (QS-06).
 func valuesOf(t *testing.T, f windowFace, sc store.WindowScan) []string {
 	t.Helper()
@@ -165,14 +178,7 @@ func valuesOf(t *testing.T, f windowFace, sc store.WindowScan) []string {
 		}
 		return out
 	}
-	got := read()
-	sc.Reverse = !sc.Reverse
-	back := read()
-	slices.Reverse(back)
-	if d := cmp.Diff(got, back); d != "" {
-		t.Errorf("QS-06: %s: scan %+v is not the mirror of the other direction (-forward +backward)\n%s", f.name, sc, d)
-	}
-	return got
+	return mirrored(t, f.name, &sc.Reverse, read)
 }
 
 // windowExpiry: one line for reads and writes, to the millisecond, whatever the segments (QS-11).
