@@ -31,7 +31,7 @@ func Avro[T any](c *Client, schema string) (serde.Serde[T], error) {
 	var zero T
 	_, bytes := any(zero).([]byte)
 	a.bare = bytes && root.Type == "bytes" && root.LogicalType == ""
-	a.resolved = newMemo[int, *avro.Schema](c.cfg.RetryAfter)
+	a.resolved = newMemo[int, *avro.Schema](c)
 	return a.at(place{}), nil
 }
 

@@ -24,7 +24,9 @@ type Client struct {
 	ask func(what string, call func(context.Context, *sr.Client) error) error
 
 	// away is set when nobody answers: other questions would wait in vain too.
-	away    atomic.Pointer[failure]
+	away atomic.Pointer[failure]
+	// learned counts the ids that the registry gave: any of them may have failed as unknown before.
+	learned atomic.Int64
 	schemas *memo[int, sr.Schema]
 }
 
@@ -39,7 +41,8 @@ func New(ctx context.Context, cfg Config) (*Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("registry: %w", err)
 	}
-	c := &Client{cfg: cfg, schemas: newMemo[int, sr.Schema](cfg.RetryAfter)}
+	c := &Client{cfg: cfg}
+	c.schemas = newMemo[int, sr.Schema](c)
 	c.ask = func(what string, call func(context.Context, *sr.Client) error) error {
 		if f := c.away.Load(); f != nil && time.Now().Before(f.until) {
 			return f.err
@@ -55,7 +58,7 @@ func New(ctx context.Context, cfg Config) (*Client, error) {
 		}
 		err = &UnavailableError{What: what, Err: err}
 		if code := status(err); code == 0 || code >= 500 || code == http.StatusTooManyRequests {
-			c.away.Store(&failure{err, time.Now().Add(cfg.RetryAfter)})
+			c.away.Store(&failure{err: err, until: time.Now().Add(cfg.RetryAfter)})
 		}
 		return err
 	}
@@ -105,7 +108,7 @@ func status(err error) int {
 
 // writer returns what gives the id of a schema to write at a place. It asks for the first value, and remembers.
 func (c *Client) writer(at place, record string, find func(ctx context.Context, cl *sr.Client, subject string) (sr.SubjectSchema, error)) func() (int, error) {
-	ids := newMemo[place, int](c.cfg.RetryAfter)
+	ids := newMemo[place, int](c)
 	return func() (int, error) {
 		return ids.get(at, func() (id int, err error) {
 			subject, err := c.cfg.Subject(at.topic, at.part, record)
@@ -117,6 +120,9 @@ func (c *Client) writer(at place, record string, find func(ctx context.Context, 
 				id = have.ID
 				return err
 			})
+			if err == nil {
+				c.learned.Add(1)
+			}
 			return id, err
 		})
 	}
@@ -155,26 +161,28 @@ func splitHeader(b []byte) (id int, rest []byte, err error) {
 // answer.
 type memo[K comparable, V any] struct {
 	known atomic.Pointer[map[K]V] // never changes: the next one replaces it
-	hold  time.Duration
+	c     *Client
 
 	mu     sync.Mutex
 	failed *lru.Cache[K, failure]
 }
 
+// failure holds for a while, and until the registry gives an id.
 type failure struct {
-	err   error
-	until time.Time
+	err     error
+	until   time.Time
+	learned int64
 }
 
 // failures bounds what is remembered of ids that nobody knows: bytes can claim any.
 const failures = 1024
 
-func newMemo[K comparable, V any](hold time.Duration) *memo[K, V] {
+func newMemo[K comparable, V any](c *Client) *memo[K, V] {
 	failed, err := lru.New[K, failure](failures)
 	if err != nil {
 		panic(err) // only a size below 1 is refused
 	}
-	m := &memo[K, V]{hold: hold, failed: failed}
+	m := &memo[K, V]{c: c, failed: failed}
 	m.known.Store(&map[K]V{})
 	return m
 }
@@ -190,12 +198,13 @@ func (m *memo[K, V]) get(k K, load func() (V, error)) (V, error) {
 		return v, nil
 	}
 	var zero V
-	if f, ok := m.failed.Get(k); ok && time.Now().Before(f.until) {
+	learned := m.c.learned.Load()
+	if f, ok := m.failed.Get(k); ok && f.learned == learned && time.Now().Before(f.until) {
 		return zero, f.err
 	}
 	v, err := load()
 	if err != nil {
-		m.failed.Add(k, failure{err, time.Now().Add(m.hold)})
+		m.failed.Add(k, failure{err, time.Now().Add(m.c.cfg.RetryAfter), learned})
 		return zero, err
 	}
 	next := maps.Clone(known)

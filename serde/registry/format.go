@@ -12,7 +12,7 @@ import (
 // Formats returns the formats of bytes that begin with the id of a schema, for programs that have no types. Their
 // values are read as JSON, and not written: which schema would it be?
 func (c *Client) Formats() []serde.Format {
-	schemas := newMemo[int, *avro.Schema](c.cfg.RetryAfter)
+	schemas := newMemo[int, *avro.Schema](c)
 	return []serde.Format{
 		readOnly(serde.New(serde.FormatAvro, noBytes, func(b []byte) (json.RawMessage, error) {
 			id, rest, err := splitHeader(b)

@@ -27,7 +27,7 @@ func Protobuf[T proto.Message](c *Client) serde.Serde[T] {
 	message := zero.ProtoReflect().Descriptor()
 	p := &protoSerde[T]{
 		c: c, file: message.ParentFile(), name: string(message.FullName()), index: indexOf(message),
-		messages: protobuf.Of[T](), accepted: newMemo[protoPlace, bool](c.cfg.RetryAfter),
+		messages: protobuf.Of[T](), accepted: newMemo[protoPlace, bool](c),
 	}
 	return p.at(place{})
 }

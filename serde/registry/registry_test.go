@@ -21,6 +21,7 @@ import (
 	"google.golang.org/protobuf/reflect/protodesc"
 	"google.golang.org/protobuf/types/descriptorpb"
 	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/structpb"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/statemesh/statemesh/proto/statemesh/v1"
@@ -314,6 +315,30 @@ func TestUnknownID(t *testing.T) {
 	w.SeedSchema("x", 1, 99, sr.Schema{Schema: flightV1})
 	if _, err := eager.Decode([]byte{0, 0, 0, 0, 99, 0, 0}); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// An id that nobody knew is known once the registry gave it to this client, long before RetryAfter is over: to every serde.
+func TestUnknownUntilGiven(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	c := w.client(t, nil)
+	flights := must(registry.Avro[flight](c, flightV1)).ForTopic("flights", serde.Value)
+	values := registry.Protobuf[*structpb.Value](c).ForTopic("values", serde.Value)
+	for id, decode := range []func([]byte) error{
+		func(b []byte) error { _, err := flights.Decode(b); return err },
+		func(b []byte) error { _, err := values.Decode(b); return err },
+	} {
+		err := decode([]byte{0, 0, 0, 0, byte(id + 1), 2, 2})
+		if _, ok := errors.AsType[*registry.UnknownSchemaError](err); !ok {
+			t.Fatal(err)
+		}
+	}
+	if _, err := flights.Decode(must(flights.Encode(flight{"UA", nil}))); err != nil {
+		t.Error(err)
+	}
+	if _, err := values.Decode(must(values.Encode(structpb.NewStringValue("x")))); err != nil {
+		t.Error(err)
 	}
 }
 
