@@ -1,7 +1,11 @@
 package truth
 
 import (
+	"cmp"
 	"iter"
+	"maps"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -12,6 +16,7 @@ import (
 	"github.com/statemesh/statemesh/examples/clicks"
 	"github.com/statemesh/statemesh/processor/views"
 	"github.com/statemesh/statemesh/serde"
+	"github.com/statemesh/statemesh/store"
 )
 
 // TestClicks proves the answers about clicks on the embedded broker.
@@ -38,17 +43,18 @@ func clickRecords() iter.Seq2[record, error] {
 
 func proveClicks(t *testing.T, brokers []string) {
 	t.Helper()
-	of := func(name, key string, typ views.Type, field string, w views.Window) views.View {
+	of := func(name string, typ views.Type, field string, w views.Window, key ...string) views.View {
 		return views.View{
 			Name: name, Topic: "clicks", Format: views.CSV, Columns: clicks.Columns(), Timestamp: "ts",
-			Key: []string{key}, Type: typ, Field: field, Window: w,
+			Key: key, Type: typ, Field: field, Window: w,
 		}
 	}
 	f := run(t, brokers, "clicks", 3, clickRecords(), []views.View{
-		of("clicks_by_page", "page", views.Count, "", views.Window{}),
-		of("clicks_tumbling_1h_by_type", "type", views.Count, "", views.Window{Tumbling: time.Hour, Grace: always}),
-		of("clicks_sessions_30m", "user", views.Count, "", views.Window{Session: 30 * time.Minute, Grace: always}),
-		of("bytes_by_type", "type", views.Sum, "bytes", views.Window{}),
+		of("clicks_by_page", views.Count, "", views.Window{}, "page"),
+		of("clicks_by_type_page", views.Count, "", views.Window{}, "type", "page"),
+		of("clicks_tumbling_1h_by_type", views.Count, "", views.Window{Tumbling: time.Hour, Grace: always}, "type"),
+		of("clicks_sessions_30m", views.Count, "", views.Window{Session: 30 * time.Minute, Grace: always}, "user"),
+		of("bytes_by_type", views.Sum, "bytes", views.Window{}, "type"),
 	})
 
 	// One request is for the empty page. In CSV an empty column is a missing value: that request is in no row.
@@ -60,6 +66,7 @@ func proveClicks(t *testing.T, brokers []string) {
 	}
 	wantTotal(t, "clicks.distinct_page", int64(len(pages)+1))
 	same(t, "clicks_by_page", f.counts("clicks_by_page", 1), pages)
+	same(t, "clicks_top10", f.top("clicks_by_type_page", "html"), truth(t, "clicks_top10"))
 	same(t, "clicks_tumbling_1h_by_type", f.windows("clicks_tumbling_1h_by_type"), truth(t, "clicks_tumbling_1h_by_type"))
 
 	sessions := f.sessions("clicks_sessions_30m")
@@ -87,4 +94,34 @@ func proveClicks(t *testing.T, brokers []string) {
 		bytes += it.Value
 	}
 	wantTotal(t, "clicks.sum_bytes", int64(bytes))
+}
+
+// top reads a view of counts by type and page: the ten most requested pages of all types and of one, as
+// "scope,rank,page,count".
+func (f *fleet) top(view, typ string) []string {
+	f.t.Helper()
+	scopes := map[string]map[string]int64{"all": {}, typ: {}}
+	for it, err := range client.NewView(f.Client, store.Name(view), serde.String(), serde.Int64()).Scan(f.t.Context(), client.ScanQuery{}, client.MaxStaleness(fresh)) {
+		if err != nil {
+			f.t.Fatal(err)
+		}
+		key, err := views.DecodeKey(it.Key, 2)
+		if err != nil {
+			f.t.Fatal(err)
+		}
+		scopes["all"][key[1]] += it.Value
+		if key[0] == typ {
+			scopes[typ][key[1]] += it.Value
+		}
+	}
+	var rows []string
+	for scope, counts := range scopes {
+		pages := slices.SortedFunc(maps.Keys(counts), func(a, b string) int {
+			return cmp.Or(cmp.Compare(counts[b], counts[a]), cmp.Compare(a, b))
+		})
+		for i, page := range pages[:min(10, len(pages))] {
+			rows = append(rows, line(scope, strconv.Itoa(i+1), page, strconv.FormatInt(counts[page], 10)))
+		}
+	}
+	return rows
 }
