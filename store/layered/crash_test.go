@@ -35,14 +35,33 @@ var crashes = flag.Int("crashes", 15, "how often TestCrash kills its process")
 // made, or the copy is refused, to be rebuilt (SE-07, SE-09).
 func TestCrash(t *testing.T) {
 	t.Parallel()
-	rng, done := storetest.Seeded(t)
-	defer done()
-	c := &crash{t: t, rng: rng, dir: filepath.Join(t.TempDir(), "state")}
-	for i := range *crashes {
-		c.round = i
+	seed := storetest.Seed(t)
+	kept, err := os.MkdirTemp("", "statemesh-crash-") //nolint:usetesting // what failed stays, to be looked at
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &crash{t: t, rng: rand.New(rand.NewPCG(seed, 0)), dir: filepath.Join(kept, "state"), before: filepath.Join(kept, "before")}
+	defer func() {
+		if !t.Failed() {
+			if err := os.RemoveAll(kept); err != nil {
+				t.Error(err)
+			}
+			return
+		}
+		t.Logf("%s\n-seed=%d draws the same kills and damage, but not the moment of a kill\nas it was before it was opened: %s\nas it is now: %s\nthe processes said:\n%s%s",
+			c.what, seed, c.before, c.dir, &c.said, &c.log)
+	}()
+	for i := 0; i < *crashes && !t.Failed(); i++ { // a round that failed is the last, so that what it left stays
+		c.what = fmt.Sprintf("round %d, a plain kill", i)
 		c.said.Reset()
 		c.kill()
 		damaged := i%3 == 2 && c.damage()
+		if damaged {
+			c.what = fmt.Sprintf("round %d, a kill and then %s", i, c.damaged)
+		}
+		if err := storetest.KillImage(c.dir, c.before); err != nil {
+			t.Fatal(err)
+		}
 		if damaged {
 			c.restart()
 		}
@@ -58,10 +77,14 @@ type crash struct {
 	t   *testing.T
 	rng *rand.Rand
 	dir string
+	// before is a copy of dir as the last kill and the damage left it.
+	before string
+	// what happened in this round, in words, and what was done to a file in the last one that was damaged.
+	what, damaged string
 
-	log                     bytes.Buffer // of all processes since the last look
-	said                    bytes.Buffer // by them, in this round
-	round, damages, refused int
+	log              bytes.Buffer // of all processes since the last look
+	said             bytes.Buffer // by them, in this round
+	damages, refused int
 	// last are the commits that were found, or said to be durable, by task.
 	last    [crashTasks]int64
 	longest int64
@@ -124,7 +147,7 @@ func (c *crash) run(after time.Duration, point string) {
 	}
 	err = cmd.Wait()
 	if exit, ok := errors.AsType[*exec.ExitError](err); err != nil && (!ok || exit.Exited()) || ctx.Err() != nil {
-		c.t.Fatalf("round %d: the process ended by itself: %v %v\n%s", c.round, err, ctx.Err(), &stderr)
+		c.t.Fatalf("%s: the process ended by itself: %v %v\n%s", c.what, err, ctx.Err(), &stderr)
 	}
 }
 
@@ -139,7 +162,7 @@ func (c *crash) restart() {
 			return
 		}
 	}
-	c.t.Fatalf("round %d: it does not come up again:\n%s", c.round, &c.log)
+	c.t.Fatalf("%s: it does not come up again:\n%s", c.what, &c.log)
 }
 
 // verify opens what is left.
@@ -149,18 +172,17 @@ func (c *crash) verify(damaged bool) {
 	cfg.Logger = slog.New(slog.NewTextHandler(&c.log, &slog.HandlerOptions{Level: slog.LevelWarn}))
 	s, err := layered.Open(c.t.Context(), cfg)
 	if err != nil {
-		c.t.Fatalf("round %d: %v", c.round, err)
+		c.t.Fatalf("%s: %v", c.what, err)
 	}
 	refused := c.quarantined()
 	if refused && !damaged {
-		c.t.Errorf("round %d: a kill was taken for damage:\n%s", c.round, &c.log)
+		c.t.Errorf("%s: a kill was taken for damage:\n%s", c.what, &c.log)
 	}
-	c.log.Reset()
 	for p := range c.last {
 		id := store.TaskID{Partition: store.Partition(p)}
 		task, err := s.OpenTask(c.t.Context(), id, crashSpecs)
 		if err != nil {
-			c.t.Fatalf("round %d: task %s: %v", c.round, id, err)
+			c.t.Fatalf("%s: task %s: %v", c.what, id, err)
 		}
 		cp := task.Checkpoint()
 		n := int64(cp.Sequence)
@@ -168,9 +190,9 @@ func (c *crash) verify(damaged bool) {
 		case cp.Restoring && (damaged || c.last[p] == 0): // to be rebuilt
 			refused, n = true, 0
 		case cp.Restoring:
-			c.t.Errorf("round %d: task %s is not complete after commit %d was durable", c.round, id, c.last[p])
+			c.t.Errorf("%s: task %s is not complete after commit %d was durable", c.what, id, c.last[p])
 		case !damaged && n < c.last[p]:
-			c.t.Errorf("round %d: task %s is at commit %d, but %d was durable", c.round, id, n, c.last[p])
+			c.t.Errorf("%s: task %s is at commit %d, but %d was durable", c.what, id, n, c.last[p])
 			fallthrough
 		default:
 			c.check(task, n)
@@ -184,7 +206,10 @@ func (c *crash) verify(damaged bool) {
 		c.refused++
 	}
 	if err := s.Close(); err != nil {
-		c.t.Errorf("round %d: close: %v", c.round, err)
+		c.t.Errorf("%s: close: %v", c.what, err)
+	}
+	if !c.t.Failed() {
+		c.log.Reset()
 	}
 }
 
@@ -192,7 +217,7 @@ func (c *crash) verify(damaged bool) {
 func (c *crash) check(task *layered.Task, n int64) {
 	c.t.Helper()
 	if next := task.Checkpoint().Changelogs["w"].Next; int64(next) != n {
-		c.t.Errorf("round %d: task %s: commit %d and changelog position %d", c.round, task.ID(), n, next)
+		c.t.Errorf("%s: task %s: commit %d and changelog position %d", c.what, task.ID(), n, next)
 	}
 	snap, err := task.Snapshot()
 	if err != nil {
@@ -207,12 +232,12 @@ func (c *crash) check(task *layered.Task, n int64) {
 	}
 	for k, v := range pinned(c.t, snap, "d") {
 		if want[k] != v {
-			c.t.Errorf("round %d: task %s at commit %d: %s is %q, want %q", c.round, task.ID(), n, k, v, want[k])
+			c.t.Errorf("%s: task %s at commit %d: %s is %q, want %q", c.what, task.ID(), n, k, v, want[k])
 		}
 		delete(want, k)
 	}
 	if len(want) > 0 {
-		c.t.Errorf("round %d: task %s at commit %d: %d keys are missing: %v", c.round, task.ID(), n, len(want), want)
+		c.t.Errorf("%s: task %s at commit %d: %d keys are missing: %v", c.what, task.ID(), n, len(want), want)
 	}
 
 	windows, err := snap.Windows("w")
@@ -229,14 +254,14 @@ func (c *crash) check(task *layered.Task, n int64) {
 		e := it.Entry()
 		at := int64(binary.BigEndian.Uint64(e.Data))
 		if e.Start != at*crashStep || at > n || string(e.Key) != fmt.Sprintf("window-%d", at%crashWindows) {
-			c.t.Errorf("round %d: task %s at commit %d: window %s of %d holds %d", c.round, task.ID(), n, e.Key, e.Start, at)
+			c.t.Errorf("%s: task %s at commit %d: window %s of %d holds %d", c.what, task.ID(), n, e.Key, e.Start, at)
 		}
 		found = append(found, at)
 	}
 	if alive := min(n, int64(crashRetention/time.Millisecond)/crashStep); it.Err() != nil || int64(len(found)) != alive {
 		slices.Sort(found)
-		c.t.Errorf("round %d: task %s at commit %d, store times %v: %d windows, want %d, %v: %v\n%s", c.round, task.ID(), n,
-			task.Checkpoint().StoreTimes, len(found), alive, it.Err(), found, &c.said)
+		c.t.Errorf("%s: task %s at commit %d, store times %v: %d windows, want %d, %v: %v", c.what, task.ID(), n,
+			task.Checkpoint().StoreTimes, len(found), alive, it.Err(), found)
 	}
 }
 
@@ -281,10 +306,14 @@ func (c *crash) damage() bool {
 	tail := 1 + c.rng.IntN(min(end, 4096))
 	if c.rng.IntN(2) == 0 {
 		b = b[:end-tail]
+		c.damaged = fmt.Sprintf("%s cut by %d from %d bytes", name, tail, end)
 	} else {
+		var at []int
 		for i := range 1 + c.rng.IntN(8) {
-			b[end-1-(i*c.rng.IntN(tail))%tail] ^= byte(1 + c.rng.IntN(255))
+			at = append(at, end-1-(i*c.rng.IntN(tail))%tail)
+			b[at[i]] ^= byte(1 + c.rng.IntN(255))
 		}
+		c.damaged = fmt.Sprintf("%s scrambled at %v of %d bytes", name, at, end)
 	}
 	if err := os.WriteFile(name, b, 0o600); err != nil {
 		c.t.Fatal(err)
