@@ -70,6 +70,8 @@ func NewPool(cfg PoolConfig) *Pool {
 		grpc.WithNoProxy(),
 		grpc.WithDisableServiceConfig(),
 		grpc.WithDisableRetry(),
+		grpc.WithStaticStreamWindowSize(wire.AnswerWindowBytes),
+		grpc.WithStaticConnWindowSize(wire.ConnectionWindowBytes),
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{
 			Time: wire.KeepaliveTime, Timeout: wire.KeepaliveTimeout, PermitWithoutStream: true,
 		}),

@@ -67,6 +67,8 @@ func New(cfg Config, deps Deps) (*Server, error) {
 		grpc.MaxHeaderListSize(64 << 10),
 		grpc.ConnectionTimeout(10 * time.Second),
 		grpc.NumStreamWorkers(streamWorkers),
+		grpc.StaticStreamWindowSize(wire.RequestWindowBytes),
+		grpc.StaticConnWindowSize(wire.ConnectionWindowBytes),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{
 			MinTime: wire.KeepaliveMinTime, PermitWithoutStream: true,
 		}),

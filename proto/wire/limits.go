@@ -31,3 +31,16 @@ const (
 	// client that vanished end after this and KeepaliveTimeout.
 	ServerKeepaliveTime = 20 * time.Second
 )
+
+// Flow control. The windows are fixed: grpc-go's own estimate of what a line takes costs a ping and its answer, a system
+// call at either end each, with nearly every point read, and may let a reader that does not read hold 16 MiB per stream.
+const (
+	// RequestWindowBytes is what a server takes in of a request before the handler asks for it; a longer message is let in
+	// when it is read, a round trip later.
+	RequestWindowBytes = 256 << 10
+	// AnswerWindowBytes is the same of an answer at the client: eight messages of a scan, 20 MB/s over 50 ms.
+	AnswerWindowBytes = 1 << 20
+	// ConnectionWindowBytes is for all streams of a connection together. It holds up nobody who does not read, only those
+	// who send faster than a round trip allows.
+	ConnectionWindowBytes = 4 << 20
+)
