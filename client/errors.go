@@ -12,6 +12,11 @@ import (
 // ErrNoMap reports that no instance and no seed gave the map, so there is nobody to ask.
 var ErrNoMap = errors.New("client: nobody gave the map")
 
+// ErrCut reports that the server ended a scan at READ_UNCOMMITTED before its last row, at its limit of rows or bytes for one
+// stream or because its state became too old. There is no commit to go on from: select less, with bounds or a limit, or read at
+// READ_COMMITTED, where a scan goes on by itself.
+var ErrCut = errors.New("client: scan cut off: select less, or read at READ_COMMITTED")
+
 // CallError is a call that was not answered. It unwraps to what the last attempt said, an error of package store or
 // [github.com/statemesh/statemesh/proto/wire.ErrUnreachable], and to the error of the context when that ended the call.
 type CallError struct {

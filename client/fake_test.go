@@ -69,6 +69,8 @@ type member struct {
 	maps  atomic.Int64
 	// scanHook, if set, runs before each message of a scan.
 	scanHook atomic.Pointer[func(n int) error]
+	// cutAt, if set, ends each scan that has more rows than that.
+	cutAt atomic.Pointer[cut]
 	age      time.Duration
 }
 
@@ -285,6 +287,12 @@ func (mb *member) Count(ctx context.Context, req *statemeshv1.CountRequest) (*st
 	return resp, nil
 }
 
+// cut is where a server ends a scan, and what it says of it.
+type cut struct {
+	rows   int
+	reason statemeshv1.EndReason
+}
+
 // Scan streams rowsPer rows a message. The token is the last key: keys are unique over partitions here.
 func (mb *member) Scan(req *statemeshv1.ScanRequest, st grpc.ServerStreamingServer[statemeshv1.ScanResponse]) error {
 	if err := mb.enter(st.Context(), "scan", req.GetStore()); err != nil {
@@ -318,6 +326,9 @@ func (mb *member) Scan(req *statemeshv1.ScanRequest, st grpc.ServerStreamingServ
 	reason := statemeshv1.EndReason_END_REASON_COMPLETE
 	if req.Limit != nil && int64(len(rows)) > req.GetLimit() {
 		rows, reason = rows[:req.GetLimit()], statemeshv1.EndReason_END_REASON_LIMIT
+	}
+	if at := mb.cutAt.Load(); at != nil && len(rows) > at.rows {
+		rows, reason = rows[:at.rows], at.reason
 	}
 	msg := first
 	for n := 0; ; n++ {

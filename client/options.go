@@ -67,7 +67,8 @@ func NoCache() Option { return func(o *callOptions) { o.read.BypassCache = true 
 func OnlyActive() Option { return func(o *callOptions) { o.read.OnlyActive = true } }
 
 // Isolation is what the read may see; without it [store.ReadCommitted]. The answer says what it shows. A scan at
-// [store.ReadUncommitted] that breaks after its first rows ends with an error: they may have been taken back.
+// [store.ReadUncommitted] that breaks after its first rows ends with an error: they may have been taken back. So does one
+// that the server ends at a limit of its own, with [ErrCut].
 func Isolation(level store.Isolation) Option {
 	return func(o *callOptions) { o.read.Isolation = level }
 }

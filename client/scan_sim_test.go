@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/statemesh/statemesh/proto/statemesh/v1"
 	"github.com/statemesh/statemesh/proto/wire"
 	"github.com/statemesh/statemesh/router"
 	"github.com/statemesh/statemesh/store"
@@ -467,6 +468,61 @@ func TestUncommittedScanIsNotResumed(t *testing.T) {
 				if goesOn := whole || at == 0; goesOn != (failed == nil) || goesOn && rows != len(want) || !goesOn && (rows == 0 || rows == len(want) || !errors.Is(failed, store.ErrNotReady)) {
 					t.Errorf("%s, broken at message %d: %d rows, %v", level, at, rows, failed)
 				}
+			}
+		}
+	})
+}
+
+// A server that ends the stream of a scan early is followed at READ_COMMITTED only: at READ_UNCOMMITTED the rest would be of
+// another state, so all rows received are handed over and then an error, never a silent end.
+func TestUncommittedScanIsCut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMesh(t, 1, "a")
+		want := m.fill(20)
+		c := m.client(nil)
+		for _, reason := range []statemeshv1.EndReason{statemeshv1.EndReason_END_REASON_SERVER_LIMIT, statemeshv1.EndReason_END_REASON_STALE} {
+			m.member("a").cutAt.Store(&cut{rows: 7, reason: reason})
+			for _, test := range []struct {
+				level store.Isolation
+				limit int64
+				rows  int
+				err   error
+			}{
+				{store.ReadCommitted, 0, len(want), nil},
+				{store.ReadUncommitted, 0, 7, ErrCut},
+				{store.ReadUncommitted, 10, 7, ErrCut},
+				{store.ReadUncommitted, 7, 7, nil}, // all that was asked for
+				{store.ReadUncommitted, 3, 3, nil},
+			} {
+				rows := 0
+				var failed error
+				for _, err := range c.Scan(t.Context(), counts, ScanQuery{Limit: test.limit}, Isolation(test.level)) {
+					if err != nil {
+						failed = err
+						break
+					}
+					rows++
+				}
+				if rows != test.rows || !errors.Is(failed, test.err) {
+					t.Errorf("%s, %s, limit %d: %d rows, %v", reason, test.level, test.limit, rows, failed)
+				}
+			}
+		}
+	})
+}
+
+// A server that calls its own end the caller's limit would have rows go missing in silence.
+func TestScanLimitNobodyAskedFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMesh(t, 1, "a")
+		m.fill(20)
+		m.member("a").cutAt.Store(&cut{rows: 7, reason: statemeshv1.EndReason_END_REASON_LIMIT})
+		for _, limit := range []int64{0, 10} {
+			var failed error
+			for _, failed = range m.client(nil).Scan(t.Context(), counts, ScanQuery{Limit: limit}) {
+			}
+			if !errors.Is(failed, wire.ErrMalformed) {
+				t.Errorf("limit %d: %v", limit, failed)
 			}
 		}
 	})

@@ -25,6 +25,8 @@ type segment struct {
 	at   int
 	got  int64 // rows received from all streams
 	done bool
+	// cut is what ends the scan behind the rows that were received: no stream may follow.
+	cut error
 
 	// Invariant: token continues behind the last row in rows.
 	token  []byte
@@ -67,6 +69,9 @@ func (g *segment) fill(ctx context.Context) error {
 		if left := g.left(); left < 0 {
 			g.done = true
 			break
+		}
+		if g.cut != nil {
+			return g.cut
 		}
 		m, f := g.step(ctx, patient, a)
 		if f.err == nil {
@@ -188,15 +193,29 @@ func (g *segment) receive(ctx context.Context) error {
 
 // ended acts on the last message of a stream.
 func (g *segment) ended(reason statemeshv1.EndReason) error {
-	rows := g.stream.rows
+	st := g.stream
 	g.drop()
+	rows := st.rows
 	switch reason {
-	case statemeshv1.EndReason_END_REASON_COMPLETE, statemeshv1.EndReason_END_REASON_LIMIT:
+	case statemeshv1.EndReason_END_REASON_LIMIT:
+		if g.left() >= 0 {
+			return fmt.Errorf("%w: scan: ended by a limit of %d after %d rows", wire.ErrMalformed, g.s.q.Limit, g.got)
+		}
+		g.done = true
+		return nil
+	case statemeshv1.EndReason_END_REASON_COMPLETE:
 		g.done = true
 		return nil
 	case statemeshv1.EndReason_END_REASON_SERVER_LIMIT, statemeshv1.EndReason_END_REASON_STALE:
 		if rows == 0 {
 			return &store.NotReadyError{Store: g.s.name, Partition: g.parts[0], Reason: "the scan made no progress: " + reason.String()}
+		}
+		if g.s.o.read.Isolation == store.ReadUncommitted {
+			// The next stream would show another state, perhaps one without what these rows were made of.
+			g.cut = &CallError{
+				Op: "scan", Store: g.s.name, Endpoint: st.target.Endpoint, Attempts: 1, Took: time.Since(st.sent),
+				Err: fmt.Errorf("%w: %s after %d rows", ErrCut, reason, rows),
+			}
 		}
 		return nil // the next stream goes on at a newer commit
 	default:

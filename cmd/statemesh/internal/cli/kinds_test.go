@@ -343,3 +343,18 @@ func TestEveryRowBehindAToken(t *testing.T) {
 		}
 	}
 }
+
+// At READ_UNCOMMITTED nothing can go on behind what a server cut off: the output ends with an error and its exit code.
+func TestUncommittedScanThatIsCut(t *testing.T) {
+	t.Parallel()
+	in := startLimited(t, 1, airports(t))
+	for _, line := range []string{"scan latest", "scan per-hour --reverse", "fetch per-hour JFK", "sessions visits", "history prices JFK"} {
+		code, stdout, stderr := in.run(t, line+" --uncommitted")
+		if code != exitFailure || !strings.Contains(stderr, "END_REASON_SERVER_LIMIT after 1 rows") {
+			t.Errorf("%s: exit %d: %s%s", line, code, stdout, stderr)
+		}
+		if code, stdout, stderr := in.run(t, line+" --uncommitted --limit 1"); code != exitOK || stdout == "" {
+			t.Errorf("%s --limit 1: exit %d: %s%s", line, code, stdout, stderr)
+		}
+	}
+}
