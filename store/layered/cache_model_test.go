@@ -141,7 +141,7 @@ func (s *naiveStore) ended() { clear(s.written); clear(s.told) }
 func TestCacheModel(t *testing.T) {
 	t.Parallel()
 	seed := storetest.Seed(t)
-	for run := range uint64(max(*modelRuns, 5)) {
+	for run := range uint64(storetest.Seeds()) {
 		t.Run(fmt.Sprint("seed ", seed+run), func(t *testing.T) {
 			rng := rand.New(rand.NewPCG(seed+run, 3))
 			m := newCacheMachine(t, rng)
@@ -149,7 +149,7 @@ func TestCacheModel(t *testing.T) {
 				m.step()
 				m.compare(step)
 				if t.Failed() {
-					t.Fatalf("after step %d %s: replay with -run TestCacheModel -seed=%d", step, m.did, seed+run)
+					t.Fatalf("after step %d %s: replay with -run TestCacheModel -seeds=1 -seed=%d", step, m.did, seed+run)
 				}
 			}
 		})

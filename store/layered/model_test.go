@@ -2,7 +2,6 @@ package layered_test
 
 import (
 	"context"
-	"flag"
 	"fmt"
 	"math/rand/v2"
 	"path/filepath"
@@ -12,8 +11,6 @@ import (
 	"github.com/statemesh/statemesh/store/layered"
 	"github.com/statemesh/statemesh/store/storetest"
 )
-
-var modelRuns = flag.Int("model.runs", 3, "histories of the model test per configuration")
 
 // machine runs a task for the model test.
 type machine struct {
@@ -35,7 +32,7 @@ func TestModel(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			seed := storetest.Seed(t)
-			for run := range uint64(*modelRuns) {
+			for run := range uint64(storetest.Seeds()) {
 				t.Run(fmt.Sprint("seed ", seed+run), func(t *testing.T) {
 					rng := rand.New(rand.NewPCG(seed+run, 1))
 					cfg := layered.Config{Dir: filepath.Join(t.TempDir(), "state"), MoveBytes: 1 << uint(8+rng.IntN(16)), MemTableBytes: 1 << 20}
@@ -45,7 +42,7 @@ func TestModel(t *testing.T) {
 					m.task.Commit(checkpoint(0, m.names()...)) // a copy that is restoring has no readers
 					storetest.Model(t, rng, m, 4000)
 					if t.Failed() {
-						t.Logf("replay with -run 'TestModel/%s' -model.runs=1 -seed=%d", name, seed+run)
+						t.Logf("replay with -run 'TestModel/%s' -seeds=1 -seed=%d", name, seed+run)
 					}
 				})
 			}
