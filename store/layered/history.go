@@ -308,12 +308,13 @@ func (w *walk) valid() error {
 // each calls see for the rows of a merge that has all its layers, and closes it.
 func (m *merge) each(see func(store.Entry) bool) error {
 	defer m.close()
+	var e store.Entry
 	for {
 		r, ok := m.next()
 		if !ok {
 			return m.err
 		}
-		e, live, err := m.entry(r)
+		live, err := m.entry(r, &e)
 		if err != nil {
 			return err
 		}

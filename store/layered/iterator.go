@@ -96,7 +96,7 @@ func (w *walk) next() bool {
 			w.finish()
 			return false
 		}
-		e, live, err := w.m.entry(r)
+		live, err := w.m.entry(r, &w.entry)
 		if cut := w.view.intact(w.name); cut != nil {
 			err = cut
 		}
@@ -107,7 +107,6 @@ func (w *walk) next() bool {
 		}
 		w.m.pass(r)
 		if live {
-			w.entry = e
 			return true
 		}
 	}

@@ -132,31 +132,37 @@ func (m *merge) compare(key []byte, segment engine.Segment, other []byte, otherS
 	return c
 }
 
-// entry copies a row for the caller; false when the row is a delete.
-func (m *merge) entry(r row) (store.Entry, bool, error) {
-	var e store.Entry
-	if r.ver != nil {
-		v, err := r.ver.value(m.kind)
-		if err != nil {
-			return store.Entry{}, false, nil //nolint:nilerr // the only error is that the version is a delete
-		}
-		e = store.Entry{Key: bytes.Clone(r.key), Value: v}
-	} else {
-		raw := m.engine.value()
-		b := make([]byte, len(r.key)+len(raw))
-		copy(b, r.key)
-		copy(b[len(r.key):], raw)
-		v, err := stored(m.kind, b[len(r.key):])
-		if err != nil {
-			return store.Entry{}, false, err
-		}
-		e = store.Entry{Key: b[:len(r.key):len(r.key)], Value: v}
+// entry copies a row for the caller into e, key and value together; false when the row is a delete. An entry that it
+// returned instead would cost a piece of heap per row, because of shape.
+func (m *merge) entry(r row, e *store.Entry) (live bool, err error) {
+	var raw []byte
+	switch {
+	case r.ver == nil:
+		raw = m.engine.value()
+	case r.ver.live:
+		raw = r.ver.data
+	default:
+		return false, nil
 	}
+	n := len(r.key)
+	b := make([]byte, n+len(raw))
+	copy(b, r.key)
+	copy(b[n:], raw)
+	v := store.Value{Data: b[n:], Timestamp: noTimestamp}
+	switch {
+	case r.ver == nil:
+		if v, err = stored(m.kind, v.Data); err != nil {
+			return false, err
+		}
+	case timestamped(m.kind):
+		v.Timestamp = r.ver.timestamp
+	}
+	e.Key, e.Value, e.Start, e.End = b[:n:n], v, 0, 0
 	e.Cursor = e.Key
 	if m.shape == nil {
-		return e, true, nil
+		return true, nil
 	}
-	return e, true, m.shape.split(&e)
+	return true, m.shape.split(e)
 }
 
 func (m *merge) close() {
