@@ -52,5 +52,12 @@ func median(v []float64) float64 {
 
 func perSecond(n int, d time.Duration) float64 { return float64(n) / d.Seconds() }
 
-// key is the i-th key: 16 bytes, as in the Kafka Streams baseline.
-func key(i int) []byte { return fmt.Appendf(nil, "user-%011d", i) }
+// key is the i-th key, "user-" and eleven digits: 16 bytes, as in the Kafka Streams baseline. It is made inside of what is
+// measured, so it is made cheaply.
+func key(i int) []byte {
+	k := []byte("user-00000000000")
+	for at := len(k) - 1; i > 0; at, i = at-1, i/10 {
+		k[at] += byte(i % 10)
+	}
+	return k
+}
