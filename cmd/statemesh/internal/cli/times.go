@@ -11,8 +11,15 @@ import (
 	"github.com/statemesh/statemesh/client"
 )
 
+// yearOrMillis are as many digits as a year has. Whoever types them means one, and as milliseconds they would be ten seconds of
+// 1970, which selects everything or nothing.
+const yearOrMillis = 4
+
 // parseTime reads a time as RFC 3339 has it, or as Unix milliseconds.
 func parseTime(what, text string) (time.Time, error) {
+	if _, err := strconv.ParseUint(text, 10, 64); err == nil && len(text) == yearOrMillis {
+		return time.Time{}, usageError{fmt.Errorf("%s %s: a year or milliseconds? want %s-01-01T00:00:00Z, or %s with a zero in front for milliseconds since 1970", what, text, text, text)}
+	}
 	if ms, err := strconv.ParseInt(text, 10, 64); err == nil {
 		if ms < 0 {
 			return time.Time{}, usageError{fmt.Errorf("%s %s: before 1970", what, text)}
