@@ -71,7 +71,7 @@ type member struct {
 	scanHook atomic.Pointer[func(n int) error]
 	// cutAt, if set, ends each scan that has more rows than that.
 	cutAt atomic.Pointer[cut]
-	age      time.Duration
+	age   time.Duration
 }
 
 func newMesh(tb testing.TB, partitions int32, ids ...string) *mesh {
