@@ -34,10 +34,11 @@ type Config struct {
 	StateDir string
 
 	// MemoryLimit (memory.limit) is how much memory the instance may take. Default: 80 % of the limit of its control group or,
-	// where there is none, 25 % of the machine's memory. It is split among the parts, of which each may be set by itself: the
-	// rest is then split anew; [Config.Memory] shows the outcome. It becomes the Go runtime's own limit while the instance
-	// runs, unless that is set already (GOMEMLIMIT). One that cannot work is a [*MemoryLimitError] that says what is needed.
-	// Negative: no limit; the parts take what they have a use for, and the process is left alone.
+	// where there is none, 25 % of the machine's memory, or what is needed up to half of it. It is split among the parts, of
+	// which each may be set by itself: the rest is then split anew; [Config.Memory] shows the outcome. It becomes the Go
+	// runtime's own limit while the instance runs, unless that is set already (GOMEMLIMIT). One that cannot work is a
+	// [*MemoryLimitError] that says what is needed. Negative: no limit; the parts take what they have a use for, and the
+	// process is left alone.
 	MemoryLimit int64
 	// RecentBytes (store.recent.max.bytes) is what committed changes of all tasks take before they move to the engine, hot
 	// keys included. Default: by MemoryLimit, at most 256 MiB.

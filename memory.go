@@ -101,10 +101,16 @@ func (c Config) memory(def membudget.Default) (Memory, Config, error) {
 		m.Limit, m.Source = unlimited, "none"
 	}
 	record := recordLimit(p.Kafka)
-	split, err := membudget.Divide(membudget.Request{
+	req := membudget.Request{
 		Limit: m.Limit, Threads: threads, Databases: databases, RecordBytes: record + rowOverhead,
 		Compressed: c.Engine.options().Compressed(), Set: c.given(threads, databases),
-	})
+	}
+	split, err := membudget.Divide(req)
+	if small, ok := errors.AsType[*MemoryLimitError](err); ok && c.MemoryLimit == 0 {
+		m.Limit = def.For(small.Need)
+		req.Limit = m.Limit
+		split, err = membudget.Divide(req)
+	}
 	if err != nil {
 		return Memory{}, c, err
 	}

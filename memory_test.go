@@ -89,6 +89,36 @@ func TestMemoryRefused(t *testing.T) {
 	}
 }
 
+// TestMemoryDefaultOnSmallMachines: nobody has to set a limit on a machine that can carry an instance, and one that cannot
+// refuses with what is needed.
+func TestMemoryDefaultOnSmallMachines(t *testing.T) {
+	t.Parallel()
+	c := valid()
+	c.Processor.NumStreamThreads = 2
+	machine := func(total int64) membudget.Default {
+		return membudget.Default{Limit: total / 4, Total: total, Source: membudget.Machine}
+	}
+	_, _, err := c.memory(machine(64 << 20))
+	small, ok := errors.AsType[*MemoryLimitError](err)
+	if !ok {
+		t.Fatalf("a machine of 64 MiB: %v", err)
+	}
+	m, _, err := c.memory(machine(512 << 20))
+	if err != nil {
+		t.Fatalf("a machine of 512 MiB: %v", err)
+	}
+	if m.Limit != small.Need || m.Limit <= 128<<20 || m.Go >= m.Limit || m.Source != "machine" {
+		t.Errorf("a machine of 512 MiB: %+v, needed is %d", m, small.Need)
+	}
+	if m, _, err := c.memory(machine(8 << 30)); err != nil || m.Limit != 2<<30 {
+		t.Errorf("a machine of 8 GiB: %+v, %v", m, err)
+	}
+	c.MemoryLimit = 128 << 20
+	if _, _, err := c.memory(machine(512 << 20)); err == nil {
+		t.Error("a limit that was set was raised")
+	}
+}
+
 func TestMemoryContradictions(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

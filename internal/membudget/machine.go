@@ -21,7 +21,9 @@ const (
 const (
 	groupPercent   = 80
 	machinePercent = 25
-	unknownLimit   = 1 << 30
+	// mostPercent of the whole is what a default may be raised to.
+	mostPercent  = 50
+	unknownLimit = 1 << 30
 )
 
 // Default is the limit that holds when none is given.
@@ -31,6 +33,10 @@ type Default struct {
 	Total  int64
 	Source Source
 }
+
+// For is the limit for who needs so much at least: the share, or what is needed where that is more and not beyond half of
+// the whole. On a small machine the share is too little for an instance that the machine could well carry.
+func (d Default) For(need int64) int64 { return max(d.Limit, min(need, d.Total/100*mostPercent)) }
 
 // DefaultLimit looks at the machine's and its control groups' memory. root is the root of the file system: on systems
 // without /proc nothing is known, and the limit is 1 GiB.

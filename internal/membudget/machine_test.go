@@ -5,6 +5,27 @@ import (
 	"testing/fstest"
 )
 
+func TestDefaultFor(t *testing.T) {
+	small := Default{Limit: 128 * mib, Total: 512 * mib, Source: Machine}
+	half := small.Total / 100 * 50
+	for _, tt := range []struct {
+		name       string
+		def        Default
+		need, want int64
+	}{
+		{"the share is enough", small, 100 * mib, 128 * mib},
+		{"the share is too little", small, 169 * mib, 169 * mib},
+		{"all that may be", small, half, half},
+		{"more than half", small, 300 * mib, half},
+		{"a control group's share is more than half", Default{Limit: 400 * mib, Total: 500 * mib, Source: ControlGroup}, 450 * mib, 400 * mib},
+		{"nothing is known", Default{Limit: unknownLimit, Source: Unknown}, 2 * unknownLimit, unknownLimit},
+	} {
+		if have := tt.def.For(tt.need); have != tt.want {
+			t.Errorf("%s: %d, want %d", tt.name, have, tt.want)
+		}
+	}
+}
+
 func TestDefaultLimit(t *testing.T) {
 	const gib = 1 << 30
 	meminfo := "MemTotal:        8388608 kB\nMemFree:         1234 kB\n" // 8 GiB

@@ -117,7 +117,7 @@ func kafka() Section {
 
 func memory() Section {
 	return Section{"Memory", []Setting{
-		offAtZero(size("memory.limit", "(80 % of the control group's limit, else 25 % of the machine's memory)", func(d *draft) *int64 { return &d.cfg.MemoryLimit },
+		offAtZero(size("memory.limit", "(80 % of the control group's limit, else 25 % of the machine's memory, or what is needed up to half of it)", func(d *draft) *int64 { return &d.cfg.MemoryLimit },
 			"Memory of the instance, split among its parts; `statemesh config memory` shows how. Parts that are set themselves are taken out first. Sets GOMEMLIMIT unless that is set")),
 		size("restore.max.bytes", "(by memory.limit, at most 64MiB)", func(d *draft) *int64 { return &d.cfg.Processor.RestoreMaxBytes },
 			"What restores hold of their changelogs, over all tasks. At least 4MiB."),
