@@ -71,7 +71,9 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err erro
 	if err := fs.Parse(args); err != nil {
 		return err
 	}
-	debug.SetGCPercent(35) // as statemesh serve; the floors are measured under it, too
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(35) // as statemesh serve; the floors are measured under it, too
+	}
 	if *serve != "" {
 		b := &bench{
 			brokers: strings.Split(*brokers, ","), dir: *serveDir, profiles: *profiles, listen: *listen, memoryLimit: *limit,
