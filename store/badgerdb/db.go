@@ -90,6 +90,9 @@ func open(ctx context.Context, opt Options) (db *DB, err error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := reach(opt.badger(log), tables, after); err != nil {
+		return nil, err
+	}
 	b, err := badger.OpenManaged(opt.badger(log))
 	if err != nil {
 		return nil, err
@@ -101,7 +104,7 @@ func open(ctx context.Context, opt Options) (db *DB, err error) {
 	}
 	if log.ignored.Load() {
 		err = fmt.Errorf("a table is damaged: %w", store.ErrCorrupt)
-	} else if err = reach(b, tables, after); err == nil {
+	} else {
 		err = db.recover()
 	}
 	if err != nil {

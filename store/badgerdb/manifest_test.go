@@ -12,9 +12,19 @@ import (
 )
 
 // TestManifestCut: after a kill the manifest has lost its end, so tables are not in it while the log of the memtable has what
-// came after them (SE-15). What opens is what one move made, or the damage is noticed.
+// came after them (SE-15). What opens is what one move made, or the damage is noticed; also where there are so many tables
+// that Badger compacts them as soon as it has opened.
 func TestManifestCut(t *testing.T) {
 	t.Parallel()
+	for _, tables := range []int{3, 7} {
+		t.Run(fmt.Sprint(tables, " tables"), func(t *testing.T) {
+			t.Parallel()
+			testManifestCut(t, tables)
+		})
+	}
+}
+
+func testManifestCut(t *testing.T, want int) {
 	opt := badgerdb.Options{Dir: t.TempDir(), MemTableBytes: 256 << 10}
 	db := openDB(t, opt)
 	sp, x := space(t, db)
@@ -28,7 +38,7 @@ func TestManifestCut(t *testing.T) {
 		}
 		move(t, db, storetest.EngineMove(sp, x, fmt.Sprint(moves), kv))
 	}
-	for tables := 0; tables < 3; {
+	for tables := 0; tables < want; {
 		write()
 		found, err := filepath.Glob(filepath.Join(opt.Dir, "*.sst"))
 		if err != nil {

@@ -4,8 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/dgraph-io/badger/v4"
 	"github.com/dgraph-io/badger/v4/options"
@@ -23,7 +25,7 @@ func probe(opt badger.Options) error {
 		return err
 	}
 	for id, t := range tables {
-		if err := probeTable(opt, id, t.Compression); err != nil {
+		if err := readTable(opt, id, t.Compression, (*table.Table).VerifyChecksum); err != nil {
 			return err
 		}
 	}
@@ -45,24 +47,36 @@ func listed(opt badger.Options) (map[uint64]badger.TableManifest, error) {
 	return manifest.Tables, nil
 }
 
-// reach reports whether the tables that belonged to the database before it was opened hold the record of D at ts, on which
-// one in the logs follows. Badger takes a manifest that was cut for one that ends there, and the tables listed behind that
-// for leftovers: then what was flushed is gone, and what the logs go on with is there.
-func reach(b *badger.DB, tables map[uint64]badger.TableManifest, ts uint64) error {
-	last, found := uint64(0), 0
-	for _, t := range b.Tables() {
-		if _, ok := tables[t.ID]; ok {
-			last = max(last, t.MaxVersion)
-			found++
+// reach reports whether the tables of a closed database hold the record of D at ts, on which the first one in the logs
+// follows. Badger takes a manifest that was cut for one that ends there, and the tables listed behind that for leftovers:
+// then what was flushed is gone, and what the logs go on with is there. It comes before Badger's opening, whose flushes and
+// compactions make tables of their own. The newest table has the record as a rule, so that no other is read.
+func reach(opt badger.Options, tables map[uint64]badger.TableManifest, ts uint64) error {
+	if ts == 0 {
+		return nil
+	}
+	last := uint64(0)
+	for _, id := range slices.Backward(slices.Sorted(maps.Keys(tables))) {
+		err := readTable(opt, id, tables[id].Compression, func(t *table.Table) error {
+			last = max(last, t.MaxVersion())
+			return nil
+		})
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil // Badger says what it means
+		} else if err != nil {
+			return err
+		}
+		if last >= ts {
+			return nil
 		}
 	}
-	if last < ts && found == len(tables) { // else some have been compacted since, and that tells nothing
-		return fmt.Errorf("the logs follow on record %d, and the tables end at %d: %w", ts, last, store.ErrCorrupt)
-	}
-	return nil
+	return fmt.Errorf("the logs follow on record %d, and the tables end at %d: %w", ts, last, store.ErrCorrupt)
 }
 
-func probeTable(opt badger.Options, id uint64, compression options.CompressionType) (err error) {
+// readTable has look at a table, in memory. What Badger has to say about it is damage, a panic too.
+func readTable(
+	opt badger.Options, id uint64, compression options.CompressionType, look func(*table.Table) error,
+) (err error) {
 	name := table.NewFilename(id, opt.Dir)
 	defer func() {
 		if p := recover(); p != nil {
@@ -77,7 +91,7 @@ func probeTable(opt badger.Options, id uint64, compression options.CompressionTy
 		ReadOnly: true, BlockSize: opt.BlockSize, BloomFalsePositive: opt.BloomFalsePositive, Compression: compression,
 	})
 	if err == nil {
-		err = t.VerifyChecksum()
+		err = look(t)
 	}
 	if err != nil {
 		return fmt.Errorf("table %s: %w: %w", filepath.Base(name), store.ErrCorrupt, err)
