@@ -175,8 +175,11 @@ func scanAll(ctx context.Context, snap *layered.Snapshot, name store.Name) (rows
 // perOp is what one call of each op costs in CPU ns of the process, background work included: the median of many short
 // rounds in turn, so that all have the same share of whatever else the machine does. atOnce calls lie between two looks
 // at the clock.
-func perOp(atOnce int, ops ...func() error) ([]float64, error) {
-	const rounds, length = 21, 50 * time.Millisecond
+func perOp(atOnce int, ops ...func() error) ([]float64, error) { return perOpIn(21, atOnce, ops...) }
+
+// perOpIn is perOp with another number of rounds.
+func perOpIn(rounds, atOnce int, ops ...func() error) ([]float64, error) {
+	const length = 50 * time.Millisecond
 	costs := make([][]float64, len(ops))
 	for round := range rounds {
 		for i, op := range ops {

@@ -20,10 +20,10 @@ import (
 	"github.com/statemesh/statemesh/store"
 )
 
-// The application of the memory part: 200 tasks, in 50 partitions of each of four views.
+// The application of the memory part: 200 tasks, in 40 partitions of each of five views, and a global table beside them.
 const (
 	memoryLimit      = 512 << 20
-	memoryPartitions = 50
+	memoryPartitions = 40
 )
 
 func memoryViews() []views.View {
@@ -32,6 +32,8 @@ func memoryViews() []views.View {
 		{Name: "latest", Topic: "memory-latest", Format: views.Bytes, Type: views.Table},
 		{Name: "hourly", Topic: "memory-hourly", Format: views.Bytes, Type: views.Count, Window: views.Window{Tumbling: time.Hour, Grace: time.Hour}},
 		{Name: "visits", Topic: "memory-visits", Format: views.Bytes, Type: views.Count, Window: views.Window{Session: time.Minute, Grace: time.Hour}},
+		{Name: "history", Topic: "memory-history", Format: views.Bytes, Type: views.Table, History: time.Hour},
+		{Name: "everywhere", Topic: "memory-everywhere", Format: views.Bytes, Type: views.Table, Global: true},
 	}
 }
 
@@ -42,7 +44,7 @@ func memory(ctx context.Context, b *bench) error {
 		if err := b.create(ctx, v.Topic, memoryPartitions, nil); err != nil {
 			return err
 		}
-		if err := b.load(ctx, v.Topic, b.records/8, b.input); err != nil {
+		if err := b.load(ctx, v.Topic, b.records/10, b.input); err != nil {
 			return err
 		}
 	}
@@ -80,11 +82,14 @@ func (b *bench) memoryRound(ctx context.Context, name string) (err error) {
 	defer readers.Wait()
 	defer stop()
 	for _, v := range memoryViews() {
-		if err := b.load(ctx, v.Topic, b.records/8, b.input); err != nil {
+		if err := b.load(ctx, v.Topic, b.records/10, b.input); err != nil {
 			return err
 		}
 	}
 	for _, v := range memoryViews() {
+		if v.Global {
+			continue // it has no place in the group: it is live before anything else begins
+		}
 		if err := caughtUpWith(ctx, kadm.NewClient(cl), memoryApp, v.Topic, child.exited); err != nil {
 			return err
 		}
@@ -104,6 +109,9 @@ func (b *bench) memoryRound(ctx context.Context, name string) (err error) {
 	return nil
 }
 
+// points are the views that are asked for a key.
+var points = []store.Name{"counts", "latest", "history", "everywhere"}
+
 // ask asks until ctx ends, points and scans of all kinds in turn, and counts the answers. An instance that restores refuses.
 func (b *bench) ask(ctx context.Context, addr string, answers *atomic.Int64) {
 	c, err := client.New(client.Config{Seeds: []string{addr}, Application: memoryApp, Timeout: time.Second})
@@ -113,17 +121,18 @@ func (b *bench) ask(ctx context.Context, addr string, answers *atomic.Int64) {
 	defer func() { _ = c.Close() }() // nothing is lost
 	for i := 0; ctx.Err() == nil; i++ {
 		var err error
+		k := key(rand.IntN(b.keys))
 		switch i % 200 {
 		case 0:
 			err = drainScan(c.Scan(ctx, "counts", client.ScanQuery{Limit: 10_000}))
+		case 50:
+			err = drainScan(c.ScanVersions(ctx, "history", client.VersionQuery{Key: k}))
 		case 100:
 			err = drainScan(c.ScanWindows(ctx, "hourly", client.WindowQuery{}))
+		case 150:
+			err = drainScan(c.ScanSessions(ctx, "visits", client.SessionQuery{Key: k}))
 		default:
-			name := store.Name("counts")
-			if i%2 == 0 {
-				name = "latest"
-			}
-			_, err = c.Get(ctx, name, key(rand.IntN(b.keys)))
+			_, err = c.Get(ctx, points[i%len(points)], k)
 			if errors.Is(err, store.ErrNotFound) {
 				err = nil
 			}

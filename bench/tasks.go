@@ -178,19 +178,15 @@ func (t *tasks) put(keys int, data []byte) error {
 	return t.commit()
 }
 
-// spend calls commit until it has used this much CPU, then end; it returns CPU ns per update, all included.
+// spend calls commit until it has used this much CPU, then end, that always; it returns CPU ns per update, all included.
 func spend(ctx context.Context, cpu time.Duration, commit, end func() error) (float64, error) {
 	n, begin := 0, used()
-	for used().cpu-begin.cpu < cpu {
-		if err := ctx.Err(); err != nil {
-			return 0, err
-		}
-		if err := commit(); err != nil {
-			return 0, err
-		}
+	err := ctx.Err()
+	for err == nil && used().cpu-begin.cpu < cpu {
+		err = errors.Join(commit(), ctx.Err())
 		n += perCommit
 	}
-	if err := end(); err != nil {
+	if err := errors.Join(err, end()); err != nil {
 		return 0, err
 	}
 	_, all := used().since(begin)
