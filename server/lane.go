@@ -20,9 +20,13 @@ import (
 type lanes struct {
 	// most keys travel together: not more than an instance takes; 0: laneKeys.
 	most int
+	// message is how many bytes of values an answer may have; 0: wire.MaxMessageBytes.
+	message int
 
 	mu sync.Mutex
 	m  map[laneKey]*lane
+	// sizes outlive the lanes, which end when nobody asks: by store, so that there are few.
+	sizes map[store.Name]size
 }
 
 // laneKey is what lookups must have in common to share a call.
@@ -60,8 +64,8 @@ type rider struct {
 const (
 	// laneCalls are on their way to one peer before others wait. Two keep it busy while an answer is read.
 	laneCalls = 2
-	// laneKeys and laneBytes bound a batch, so that the request stays far below every limit of a message. An answer that
-	// does not is a batch that failed.
+	// laneKeys and laneBytes bound a batch, so that the request stays far below every limit of a message. For the answer
+	// there are the sizes of those before; one that is too large nevertheless is a batch that failed.
 	laneKeys  = 256
 	laneBytes = 256 << 10
 )
@@ -90,6 +94,7 @@ func (l *lanes) ride(ctx context.Context, key laneKey, r *rider, send func(conte
 		return context.Cause(ctx)
 	}
 	err := send(ctx, batch)
+	l.learn(key.store, batch, err)
 	l.exit(key)
 	if len(batch) == 1 {
 		return err
@@ -144,8 +149,8 @@ func (l *lanes) exit(key laneKey) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	la := l.m[key]
-	n := 0
-	for bytes := 0; n < len(la.waiting) && n < cmp.Or(l.most, laneKeys); n++ {
+	n, most := 0, l.sizes[key.store].keys(cmp.Or(l.most, laneKeys), l.limit())
+	for bytes := 0; n < len(la.waiting) && n < most; n++ {
 		if bytes += len(la.waiting[n].key); n > 0 && bytes > laneBytes {
 			break
 		}
@@ -160,6 +165,30 @@ func (l *lanes) exit(key laneKey) {
 	la.waiting = slices.Delete(la.waiting, 0, n)
 	batch[0].turn <- batch
 }
+
+// learn notes how large the values of a call were. One lookup that is too large alone says nothing of others.
+func (l *lanes) learn(name store.Name, batch []*rider, err error) {
+	tooLarge := len(batch) > 1 && errors.Is(err, store.ErrTooLarge)
+	if err != nil && !tooLarge {
+		return
+	}
+	bytes := 0
+	for _, r := range batch {
+		bytes += len(r.value.Data)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.sizes == nil {
+		l.sizes = make(map[store.Name]size)
+	}
+	if tooLarge {
+		l.sizes[name] = l.sizes[name].refused(len(batch), l.limit())
+	} else {
+		l.sizes[name] = l.sizes[name].seen(len(batch), bytes)
+	}
+}
+
+func (l *lanes) limit() int { return cmp.Or(l.message, wire.MaxMessageBytes) }
 
 // leave takes a waiting rider out of the lane. When it was given a batch in the meantime, it returns that.
 func (l *lanes) leave(key laneKey, r *rider) []*rider {

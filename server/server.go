@@ -57,7 +57,7 @@ func New(cfg Config, deps Deps) (*Server, error) {
 	}
 	s := &Server{cfg: cfg, deps: deps, log: cfg.Logger, m: newMetrics(cfg.Registerer), draining: make(chan struct{})}
 	s.limits, s.bytes = newLimits(&s.cfg, s.m), newByteLimit(s.cfg.MaxBytes, s.m)
-	s.lanes.most = min(laneKeys, cfg.MaxBatchKeys)
+	s.lanes.most, s.lanes.message = min(laneKeys, cfg.MaxBatchKeys), cfg.MaxMessageBytes
 	s.byName = s.methods()
 	opts := []grpc.ServerOption{
 		grpc.UnaryInterceptor(s.unary),
