@@ -34,6 +34,7 @@ type part struct {
 
 var parts = []part{
 	{"local", local, false},
+	{"get", gets, false},
 	{"store", inStore, false},
 	{"growth", growth, false},
 	{"remote", remote, true},
@@ -66,7 +67,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err erro
 	keys := fs.Int("keys", 100_000, "distinct keys among them")
 	brokers := fs.String("brokers", "", "host:port[,host:port] of a Kafka to use instead of starting a broker")
 	profiles := fs.String("profile", "", "directory to write CPU and allocation profiles to; they cost some CPU themselves")
-	only := fs.String("only", "", "parts to run, comma separated: local, store, growth, remote, count, restore, instance, empty, memory; none: all")
+	only := fs.String("only", "", "parts to run, comma separated: local, get, store, growth, remote, count, restore, instance, empty, memory; none: all")
 	serve := fs.String("serve", "", "for itself: be an instance that counts this topic, with its state in -dir, until standard input ends")
 	serveDir := fs.String("dir", "", "state directory of -serve")
 	listen := fs.String("listen", "127.0.0.1:0", "address of -serve")
