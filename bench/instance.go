@@ -21,7 +21,10 @@ import (
 	"github.com/statemesh/statemesh/processor/views"
 )
 
-const idleFor = 30 * time.Second
+const (
+	idleFor = 30 * time.Second
+	tick    = 10 * time.Millisecond // USER_HZ is 100 everywhere
+)
 
 // resident measures one instance in a process of its own, with the defaults of a served instance: four tasks count all
 // records, and then nothing happens for a while.
@@ -176,7 +179,6 @@ func (c *child) idle(ctx context.Context, adm *kadm.Client) (cpu time.Duration, 
 		return 0, 0, err
 	}
 	after, err := c.ticks()
-	const tick = 10 * time.Millisecond // USER_HZ is 100 everywhere
 	return time.Duration(after-before) * tick, last - first, err
 }
 

@@ -20,7 +20,6 @@ const (
 
 // tasks are open tasks with one store each, all of the same kind.
 type tasks struct {
-	dir    string
 	cfg    layered.Config
 	spec   store.Spec
 	stores *layered.Stores
