@@ -49,21 +49,29 @@ func (p *parts) used() map[string]func() int64 {
 }
 
 // limitMemory tells the Go runtime its limit, unless it has one, and says how the memory is divided. The function it returns
-// takes the limit back.
-func (i *Instance) limitMemory(ctx context.Context) (restore func()) {
+// takes the limit back; adapt, which is not called after that, sets it anew by what of files is in memory.
+func (i *Instance) limitMemory(ctx context.Context) (adapt, restore func()) {
 	attrs := []slog.Attr{
 		slog.String("limit", membudget.Text(i.memory.Limit)), slog.String("from", i.memory.Source),
 	}
-	restore = func() {}
+	adapt, restore = func() {}, func() {}
 	switch none := int64(math.MaxInt64); {
 	case i.memory.Go == 0:
 	case os.Getenv("GOMEMLIMIT") != "", debug.SetMemoryLimit(-1) != none:
 		attrs = append(attrs, slog.String("go_limit", "as it was set"))
 	default:
-		debug.SetMemoryLimit(i.memory.Go)
-		attrs = append(attrs, slog.String("go_limit", membudget.Text(i.memory.Go)))
+		now := i.memory.Go
+		debug.SetMemoryLimit(now)
+		attrs = append(attrs, slog.String("go_limit", membudget.Text(now)))
+		adapt = func() {
+			next := membudget.GoLimitBeside(i.memory.Limit, i.memory.Go, membudget.MappedResident(os.DirFS("/")))
+			if next != now && debug.SetMemoryLimit(-1) == now { // else somebody else sets it
+				debug.SetMemoryLimit(next)
+				now = next
+			}
+		}
 		restore = func() {
-			if debug.SetMemoryLimit(-1) == i.memory.Go {
+			if debug.SetMemoryLimit(-1) == now {
 				debug.SetMemoryLimit(none)
 			}
 		}
@@ -74,13 +82,13 @@ func (i *Instance) limitMemory(ctx context.Context) (restore func()) {
 		}
 	}
 	i.log.LogAttrs(ctx, slog.LevelInfo, "memory divided", attrs...)
-	return restore
+	return adapt, restore
 }
 
-// rest gives memory back to the system once the instance has come to rest: what a burst has needed is kept for the next one as
+// rest keeps the Go runtime's limit by adapt, and gives memory back to the system once the instance has come to rest: what a burst has needed is kept for the next one as
 // long as there is work, and no longer. It does so once per rest, for it costs a collection.
-func (i *Instance) rest(ctx context.Context, p *parts) {
-	const look, quiet = 5 * time.Second, 2
+func (i *Instance) rest(ctx context.Context, p *parts, adapt func()) {
+	const look, quiet = time.Second, 10
 	tick := time.NewTicker(look)
 	defer tick.Stop()
 	last, idle := i.commits.Load(), 0
@@ -90,6 +98,7 @@ func (i *Instance) rest(ctx context.Context, p *parts) {
 			return
 		case <-tick.C:
 		}
+		adapt()
 		now := i.commits.Load()
 		if now != last || p.runtime.RestoreBytes() > 0 {
 			last, idle = now, 0

@@ -113,7 +113,8 @@ func (i *Instance) run(ctx context.Context) (err error) {
 	defer func() { err = errors.Join(err, i.close(ctx, p)) }()
 	i.parts.Store(p)
 	i.become(ctx, Rebalancing)
-	defer i.limitMemory(ctx)()
+	adapt, restore := i.limitMemory(ctx)
+	defer restore()
 
 	// What others lean on ends after them: the servants when the runtime has left the group and the server has drained,
 	// the runtime when the server has drained, the server when ctx ends. A failure of any of them ends the others in the
@@ -139,7 +140,7 @@ func (i *Instance) run(ctx context.Context) (err error) {
 	g.Go(func() error { return p.cache.Run(serve) })
 	g.Go(func() error { return p.pool.Follow(serve, i.table) })
 	g.Go(func() error { i.watchMap(serve); return nil })
-	g.Go(func() error { i.rest(serve, p); return nil })
+	g.Go(func() error { i.rest(serve, p, adapt); return nil })
 	g.Go(func() error { // callers that come after the drain learn at once to go elsewhere
 		<-work.Done()
 		p.door.turnAway()

@@ -58,13 +58,32 @@ func meminfo(root fs.FS) (total int64, known bool) {
 	if err != nil {
 		return 0, false
 	}
+	total = kilobytes(b, "MemTotal:")
+	return total, total > 0
+}
+
+// kilobytes is the value, in bytes, of a line that says "name: n kB"; 0 without one.
+func kilobytes(b []byte, name string) int64 {
 	for line := range strings.Lines(string(b)) {
-		if rest, ok := strings.CutPrefix(line, "MemTotal:"); ok {
+		if rest, ok := strings.CutPrefix(line, name); ok {
 			kb, err := strconv.ParseInt(strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(rest), "kB")), 10, 64)
-			return kb << 10, err == nil && kb > 0
+			if err != nil {
+				return 0
+			}
+			return kb << 10
 		}
 	}
-	return 0, false
+	return 0
+}
+
+// MappedResident is how much of files this process has in memory: code, logs and tables that are mapped. 0 where that is not known.
+// root is the root of the file system.
+func MappedResident(root fs.FS) int64 {
+	b, err := fs.ReadFile(root, "proc/self/status")
+	if err != nil {
+		return 0
+	}
+	return kilobytes(b, "RssFile:") + kilobytes(b, "RssShmem:")
 }
 
 // groupLimit is the least limit of the control groups that this process is in and of those above them, version 2 and 1;

@@ -90,3 +90,23 @@ func TestDefaultLimit(t *testing.T) {
 		})
 	}
 }
+
+func TestMappedResident(t *testing.T) {
+	const status = "Name:\tstatemesh\nVmRSS:\t  200 kB\nRssAnon:\t  100 kB\nRssFile:\t   90 kB\nRssShmem:\t   10 kB\nThreads:\t9\n"
+	for _, tt := range []struct {
+		name, status string
+		want         int64
+	}{
+		{"files and shared memory", status, 100 << 10},
+		{"no shared memory", "RssFile: 7 kB\n", 7 << 10},
+		{"no such lines", "Name: x\n", 0},
+		{"no number", "RssFile: many kB\n", 0},
+	} {
+		if have := MappedResident(fstest.MapFS{"proc/self/status": {Data: []byte(tt.status)}}); have != tt.want {
+			t.Errorf("%s: %d, want %d", tt.name, have, tt.want)
+		}
+	}
+	if have := MappedResident(fstest.MapFS{}); have != 0 {
+		t.Errorf("no /proc: %d", have)
+	}
+}

@@ -109,6 +109,15 @@ func (s Split) Of(p Part) int64 {
 // GoLimit is what remains for the Go runtime's own limit.
 func (s Split) GoLimit() int64 { return max(s.Limit-s.Mapped, program) }
 
+// GoLimitBeside is what remains for the Go runtime's limit of all that the split leaves to it, planned, and of limit, while so
+// much of files is in memory as mapped says: tables are mapped as they are read, and nobody knows before how many. The system
+// takes such pages back when it needs them, so they get no more than a quarter of what was planned: a limit below what is live
+// would have the collector run all the time.
+func GoLimitBeside(limit, planned, mapped int64) int64 {
+	const lag = 32 // of the limit, for what comes until one looks again
+	return min(planned, max(limit-limit/lag-mapped, planned/4*3))
+}
+
 // MemtableBytes is the size of one memtable: the inverse of [MemtablesFor].
 func (s Split) MemtableBytes() int64 {
 	return (s.Of(Memtables)/s.databases*10 + tablesCost - 1) / tablesCost

@@ -180,3 +180,20 @@ func TestMemtableFor(t *testing.T) {
 		}
 	}
 }
+
+// What is mapped comes out of the Go runtime's limit, down to three quarters of what was planned.
+func TestGoLimitBeside(t *testing.T) {
+	const limit, planned = 512 * mib, 440 * mib
+	for _, tt := range []struct{ mapped, want int64 }{
+		{0, planned},
+		{56 * mib, planned},
+		{57 * mib, 439 * mib},
+		{100 * mib, 396 * mib},
+		{166 * mib, 330 * mib},
+		{1 << 40, 330 * mib},
+	} {
+		if have := GoLimitBeside(limit, planned, tt.mapped); have != tt.want {
+			t.Errorf("%d MiB mapped: %d MiB, want %d MiB", tt.mapped/mib, have/mib, tt.want/mib)
+		}
+	}
+}
