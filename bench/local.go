@@ -7,6 +7,7 @@ import (
 	"iter"
 	"math/rand/v2"
 	"path/filepath"
+	"runtime"
 	"time"
 
 	"github.com/dgraph-io/badger/v4"
@@ -183,6 +184,7 @@ func perOpIn(rounds, atOnce int, ops ...func() error) ([]float64, error) {
 	costs := make([][]float64, len(ops))
 	for round := range rounds {
 		for i, op := range ops {
+			runtime.GC() // nobody pays for what the one before left
 			n, begin := 0, used()
 			for n == 0 || used().cpu-begin.cpu < length {
 				for range atOnce {
