@@ -313,10 +313,23 @@ func (f *fleet) waitCaughtUp(within time.Duration) {
 	f.eventually("lag 0", within, func() error {
 		n, err := f.lag()
 		if err == nil && n > 0 {
-			err = fmt.Errorf("lag %d", n)
+			err = fmt.Errorf("lag %d, %s", n, f.groupState())
 		}
 		return err
 	})
+}
+
+// groupState is what the broker thinks of the group, for the messages of failures.
+func (f *fleet) groupState() string {
+	info := f.cluster.GroupInfo(testApp)
+	if info == nil {
+		return "no group"
+	}
+	var members []string
+	for _, m := range info.Members {
+		members = append(members, fmt.Sprintf("%+v", m))
+	}
+	return fmt.Sprintf("group %s, generation %d, members %q", info.State, info.Epoch, members)
 }
 
 // replay reads a topic as a committed reader does and returns the last value of each key, and how many records of each.
