@@ -202,8 +202,16 @@ func (m *member) pollWaiting(ctx context.Context, wait time.Duration, limit int)
 	m.mu.Lock()
 	m.cancel, m.poked = nil, false
 	m.mu.Unlock()
+	if len(fetches) == 0 {
+		m.nudge()
+	}
 	return fetches
 }
+
+// nudge makes the client look whether it should fetch. It may have missed to: a fetch loop that starts while offsets are set twice
+// takes the wake-up of the second session for its own, finds its own session over, and ends (franz-go v1.22.3, source.loopFetch).
+// Nothing wakes it then, and the member would hold its partitions and read none of them.
+func (m *member) nudge() { m.client.ResumeFetchPartitions(nil) }
 
 func clonePartitions(m map[string][]int32) map[string][]int32 {
 	c := make(map[string][]int32, len(m))

@@ -94,6 +94,7 @@ func TestSimRepartition(t *testing.T) {
 		a.kill("c")
 		f.produce(tr, rng, 50, 50)
 		c := f.start("c")
+		f.reap(b, c) // a may have been killed in a join
 		f.waitCaughtUp(3 * time.Minute)
 		f.eventually("all served", time.Minute, func() error { return allServe(5, b, c) })
 		time.Sleep(time.Second)

@@ -159,6 +159,7 @@ func (t *thread) replaceProducer(ctx context.Context) error {
 
 // rewind brings every task that is not at its last commit back to it, and the fetcher with them.
 func (t *thread) rewind() error {
+	var back []*ownedTask
 	for _, o := range t.running {
 		if !o.task.uncommitted() {
 			continue
@@ -166,8 +167,9 @@ func (t *thread) rewind() error {
 		if err := o.task.rollback(); err != nil {
 			return err
 		}
-		t.seek(o)
+		back = append(back, o)
 	}
+	t.seek(back...)
 	t.out.reset()
 	t.rt.metrics.aborts.Inc()
 	return nil

@@ -371,14 +371,17 @@ func (t *thread) hungry() bool {
 	return false
 }
 
-// seek makes the client fetch each input of a task from its next offset.
-func (t *thread) seek(o *ownedTask) {
+// seek makes the client fetch each input of tasks from its next offset. It drops what it has fetched and begins anew, for all
+// partitions: once for all tasks.
+func (t *thread) seek(owned ...*ownedTask) {
 	offsets := make(map[string]map[int32]kgo.EpochOffset)
-	for _, in := range o.task.inputs {
-		if offsets[in.tp.Topic] == nil {
-			offsets[in.tp.Topic] = make(map[int32]kgo.EpochOffset)
+	for _, o := range owned {
+		for _, in := range o.task.inputs {
+			if offsets[in.tp.Topic] == nil {
+				offsets[in.tp.Topic] = make(map[int32]kgo.EpochOffset)
+			}
+			offsets[in.tp.Topic][int32(in.tp.Partition)] = kgo.EpochOffset{Epoch: -1, Offset: int64(in.next)}
 		}
-		offsets[in.tp.Topic][int32(in.tp.Partition)] = kgo.EpochOffset{Epoch: -1, Offset: int64(in.next)}
 	}
 	t.member.client.SetOffsets(offsets)
 }
