@@ -41,7 +41,11 @@ func memoryViews() []views.View {
 // directory, and restores everything while it is read and written. What counts is the most it ever took.
 func memory(ctx context.Context, b *bench) error {
 	for _, v := range memoryViews() {
-		if err := b.create(ctx, v.Topic, memoryPartitions, nil); err != nil {
+		var configs map[string]*string
+		if v.Global { // the topic is its changelog
+			configs = map[string]*string{"cleanup.policy": new("compact")}
+		}
+		if err := b.create(ctx, v.Topic, memoryPartitions, configs); err != nil {
 			return err
 		}
 		if err := b.load(ctx, v.Topic, b.records/10, b.input); err != nil {
