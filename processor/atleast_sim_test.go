@@ -118,6 +118,7 @@ func TestSimSessionNeverGoesBack(t *testing.T) {
 			}
 			ask(10)
 		}
+		f.reap(all...) // some were killed in a join
 		f.waitCaughtUp(2 * time.Minute)
 		if s.answered < 100 {
 			t.Errorf("only %d answers", s.answered)

@@ -117,6 +117,7 @@ func TestSimKill(t *testing.T) {
 		}
 		c := f.start("c")
 		f.produce(tr, rng, 100, 50)
+		f.reap(b, c) // a may have been killed in a join
 		f.waitCaughtUp(3 * time.Minute)
 		a.cut.mend()
 		time.Sleep(time.Duration(rng.IntN(5000)) * time.Millisecond)

@@ -33,6 +33,7 @@ func TestSimAtLeastOnce(t *testing.T) {
 		time.Sleep(time.Duration(rng.IntN(300)) * time.Millisecond)
 		a.kill("c")
 		c := f.start("c")
+		f.reap(c) // a may have been killed in a join
 		f.waitCaughtUp(3 * time.Minute)
 		f.eventually("all served", time.Minute, func() error { return allServe(3, c) })
 		logged, _ := f.replay(testApp + "-counts-changelog")

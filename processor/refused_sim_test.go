@@ -56,6 +56,7 @@ func TestSimRestartWhileJoining(t *testing.T) {
 		}
 		f.expel(ghost)
 		f.produce(tr, rng, 100, 20)
+		f.reap(again, b, c) // a was killed in a join
 		f.waitCaughtUp(2 * time.Minute)
 		f.eventually("all served", 2*time.Minute, func() error { return allServe(4, again, b, c) })
 		f.check(tr, again, b, c)
