@@ -319,8 +319,11 @@ func (f *fleet) waitCaughtUp(within time.Duration) {
 	})
 }
 
-// groupState is what the broker thinks of the group, for the messages of failures.
+// groupState is what the trial broker thinks of the group, for the messages of failures.
 func (f *fleet) groupState() string {
+	if f.cluster == nil {
+		return "on a real broker"
+	}
 	info := f.cluster.GroupInfo(testApp)
 	if info == nil {
 		return "no group"
