@@ -48,8 +48,8 @@ func (p *parts) used() map[string]func() int64 {
 	}
 }
 
-// limitMemory tells the Go runtime its limit, unless it has one, and says how the memory is divided. The function it returns
-// takes the limit back; adapt, which is not called after that, sets it anew by what of files is in memory.
+// limitMemory tells the Go runtime its limit, unless it has one, and says how the memory is divided. restore takes the limit back;
+// adapt, which is not called after that, sets it anew by what of files is in memory.
 func (i *Instance) limitMemory(ctx context.Context) (adapt, restore func()) {
 	attrs := []slog.Attr{
 		slog.String("limit", membudget.Text(i.memory.Limit)), slog.String("from", i.memory.Source),
@@ -85,8 +85,8 @@ func (i *Instance) limitMemory(ctx context.Context) (adapt, restore func()) {
 	return adapt, restore
 }
 
-// rest keeps the Go runtime's limit by adapt, and gives memory back to the system once the instance has come to rest: what a burst has needed is kept for the next one as
-// long as there is work, and no longer. It does so once per rest, for it costs a collection.
+// rest gives memory back to the system once the instance has come to rest: what a burst has needed is kept for the next one as
+// long as there is work, and no longer. It does so once per rest, for it costs a collection. In between it has adapt look.
 func (i *Instance) rest(ctx context.Context, p *parts, adapt func()) {
 	const look, quiet = time.Second, 10
 	tick := time.NewTicker(look)

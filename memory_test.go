@@ -2,6 +2,10 @@ package statemesh
 
 import (
 	"errors"
+	"log/slog"
+	"math"
+	"os"
+	"runtime/debug"
 	"strings"
 	"testing"
 
@@ -173,5 +177,39 @@ func TestMemoryMetrics(t *testing.T) {
 	metrics.unregister()
 	if families, err := reg.Gather(); err != nil || len(families) != 0 {
 		t.Errorf("%d families stay, %v", len(families), err)
+	}
+}
+
+// What of files is in memory comes out of the Go runtime's limit while the instance runs, and the limit is taken back at its end.
+// Not in parallel: the limit is the process's.
+func TestGoLimitGivesWay(t *testing.T) {
+	if membudget.MappedResident(os.DirFS("/")) == 0 || os.Getenv("GOMEMLIMIT") != "" {
+		t.Skip("what is mapped is not known here, or the limit is somebody else's")
+	}
+	const limit, none = 1 << 30, int64(math.MaxInt64)
+	before := debug.SetMemoryLimit(-1)
+	if before != none {
+		t.Fatalf("the process has a limit of %d already", before)
+	}
+	i := &Instance{log: slog.New(slog.DiscardHandler), memory: Memory{Limit: limit, Go: limit}}
+	adapt, restore := i.limitMemory(t.Context())
+	defer debug.SetMemoryLimit(before)
+	if have := debug.SetMemoryLimit(-1); have != limit {
+		t.Fatalf("%d at first, want %d", have, limit)
+	}
+	adapt()
+	if have := debug.SetMemoryLimit(-1); have >= limit || have < limit/4*3 {
+		t.Errorf("%d beside mapped files, want less than %d and at least three quarters", have, limit)
+	}
+	restore()
+	if have := debug.SetMemoryLimit(-1); have != none {
+		t.Errorf("%d after the end, want none", have)
+	}
+
+	_, restore = i.limitMemory(t.Context())
+	debug.SetMemoryLimit(limit / 2) // somebody else's
+	restore()
+	if have := debug.SetMemoryLimit(-1); have != limit/2 {
+		t.Errorf("%d after the end, want what another has set", have)
 	}
 }
