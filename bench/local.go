@@ -264,6 +264,18 @@ func rawGet(db *badger.DB, keys int) func() error {
 }
 
 func rawScan(db *badger.DB, keys int) func() error {
+	return rawRows(db, keys, func(it *badger.Iterator, take func() error) error {
+		for it.Rewind(); it.Valid(); it.Next() {
+			if err := take(); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// rawRows makes a read of want rows, of those that walk stands on when it calls take: key and value are copied out.
+func rawRows(db *badger.DB, want int, walk func(it *badger.Iterator, take func() error) error) func() error {
 	return func() error {
 		txn := db.NewTransactionAt(readAt, false)
 		defer txn.Discard()
@@ -272,16 +284,15 @@ func rawScan(db *badger.DB, keys int) func() error {
 		it := txn.NewIterator(opts)
 		defer it.Close()
 		rows := 0
-		for it.Rewind(); it.Valid(); it.Next() {
-			_ = it.Item().KeyCopy(nil)
-			if _, err := it.Item().ValueCopy(nil); err != nil {
-				return err
-			}
+		err := walk(it, func() error {
 			rows++
+			_ = it.Item().KeyCopy(nil)
+			_, err := it.Item().ValueCopy(nil)
+			return err
+		})
+		if err == nil && rows != want {
+			err = fmt.Errorf("%d rows, want %d", rows, want)
 		}
-		if rows != keys {
-			return fmt.Errorf("%d rows of %d", rows, keys)
-		}
-		return nil
+		return err
 	}
 }
