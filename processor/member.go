@@ -202,11 +202,15 @@ func (m *member) pollWaiting(ctx context.Context, wait time.Duration, limit int)
 	m.mu.Lock()
 	m.cancel, m.poked = nil, false
 	m.mu.Unlock()
-	if len(fetches) == 0 {
+	if broughtNothing(fetches) {
 		m.nudge()
 	}
 	return fetches
 }
+
+// broughtNothing reports that a poll ended without a record. One that ended with its context is not empty: the client says so in a
+// fetch.
+func broughtNothing(fetches kgo.Fetches) bool { return fetches.NumRecords() == 0 }
 
 // nudge makes the client look whether it should fetch. It may have missed to: a fetch loop that starts while offsets are set twice
 // takes the wake-up of the second session for its own, finds its own session over, and ends (franz-go v1.22.3, source.loopFetch).
