@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 	"testing"
+	"weak"
 
 	"github.com/statemesh/statemesh/store"
 	"github.com/statemesh/statemesh/store/engine"
@@ -31,6 +32,17 @@ func StallMoves(t *Task) *Task {
 
 // EndStall ends what StallMoves began.
 func EndStall(s *Stores, t *Task) { s.endMove(t) }
+
+// RecentTable watches the table that takes a store's writes: the function reports whether anything keeps it in memory.
+func RecentTable(tb testing.TB, t *Task, name store.Name) (kept func() bool) {
+	tb.Helper()
+	p, err := t.part(name)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	w := weak.Make(p.active)
+	return func() bool { return w.Value() != nil }
+}
 
 // ReclaimNow gives back what was dropped.
 func ReclaimNow(tb testing.TB, s *Stores) {

@@ -64,7 +64,7 @@ func (t *Task) load(ctx context.Context) error {
 			return err
 		}
 	}
-	v := &view{cp: first}
+	v := &view{task: t, cp: first}
 	for _, use := range t.engines {
 		snap, err := use.Snapshot(use.space)
 		if err != nil {

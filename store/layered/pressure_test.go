@@ -3,6 +3,7 @@ package layered_test
 import (
 	"encoding/binary"
 	"fmt"
+	"runtime"
 	"testing"
 	"time"
 
@@ -64,6 +65,64 @@ func TestRecentBytesHold(t *testing.T) {
 			if have := s.RecentBytes(); have != 0 {
 				t.Errorf("%d bytes are counted with no task open", have)
 			}
+		})
+	}
+}
+
+// TestMovedTablesGo: what has moved to the engine leaves the memory as soon as nobody reads it, also of a task that rests.
+func TestMovedTablesGo(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		// after happens with a commit and its reader there, and ends with the commit moved and the reader closed.
+		after func(*testing.T, *layered.Stores, *layered.Task, *layered.Snapshot)
+	}{
+		{"a move", func(t *testing.T, s *layered.Stores, task *layered.Task, snap *layered.Snapshot) {
+			snap.Close()
+			moveNow(t, s, task)
+		}},
+		{"the last reader", func(t *testing.T, s *layered.Stores, task *layered.Task, snap *layered.Snapshot) {
+			moveNow(t, s, task)
+			snap.Close()
+		}},
+		{"the last iterator", func(t *testing.T, s *layered.Stores, task *layered.Task, snap *layered.Snapshot) {
+			r, err := snap.KeyValue("d")
+			if err != nil {
+				t.Fatal(err)
+			}
+			it, err := r.Scan(t.Context(), store.Scan{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			snap.Close()
+			moveNow(t, s, task)
+			it.Close()
+		}},
+		{"the rollback of a commit", func(t *testing.T, s *layered.Stores, task *layered.Task, snap *layered.Snapshot) {
+			snap.Close()
+			moveNow(t, s, task) // which gives the store a new table
+			set(t, task, "d", "b", "2")
+			task.Rollback()
+		}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			s := openStores(t, layered.Config{Dir: t.TempDir()})
+			task := openTask(t, s, task0, disk)
+			set(t, task, "d", "a", "1")
+			kept := layered.RecentTable(t, task, "d")
+			task.Commit(checkpoint(1, "d"))
+			snap, err := task.Snapshot()
+			if err != nil {
+				t.Fatal(err)
+			}
+			tt.after(t, s, task, snap)
+			for deadline := time.Now().Add(20 * time.Second); kept() && time.Now().Before(deadline); {
+				runtime.GC()
+			}
+			if kept() {
+				t.Error("the table that has moved is still there")
+			}
+			runtime.KeepAlive(task)
 		})
 	}
 }

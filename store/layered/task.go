@@ -227,8 +227,9 @@ func (t *Task) Commit(cp store.Checkpoint) {
 	v.retain()
 	t.publish(v)
 	t.show(nil)
-	t.base.unpin()
+	t.base.drop()
 	t.base = nil
+	t.prune()
 	t.marks = marks{current: v.tick + 1, published: v.tick, oldest: t.oldest()}
 	wake := t.dirtySince.IsZero() || full && !t.urgent
 	if t.dirtySince.IsZero() {
@@ -266,6 +267,7 @@ func (t *Task) Rollback() {
 	}
 	t.pub.Lock()
 	t.show(nil)
+	t.prune()
 	t.pub.Unlock()
 	t.marks.current++
 	t.forget()
@@ -400,7 +402,12 @@ func (t *Task) storeTimes() map[store.Name]int64 {
 
 // forget empties the list of what the overlay holds.
 func (t *Task) forget() {
+	const keep = 1 << 14 // of room for the next commit
 	for _, p := range t.parts {
+		if cap(p.written) > keep {
+			p.written = nil
+		}
+		clear(p.written) // an entry keeps its table in memory
 		p.written = p.written[:0]
 		if p.versions != nil {
 			p.versions.forget()

@@ -67,10 +67,10 @@ func (t *Task) ShowNow(position func() store.Position) {
 	t.prune()
 }
 
-// show makes v what readers at READ_UNCOMMITTED see, nil for the last commit. The caller holds pub.
+// show makes v what readers at READ_UNCOMMITTED see, nil for the last commit. The caller holds pub, and prunes.
 func (t *Task) show(v *view) {
 	if old := t.shown.Swap(v); old != nil {
-		old.unpin()
+		old.drop()
 	}
 	t.fresh.Store(true)
 	if t.showing != nil {

@@ -13,6 +13,7 @@ import (
 // view is one published state of a task: a commit, and where its values are. It is immutable but for the count of its
 // users, and lives while it is the current one or somebody uses it.
 type view struct {
+	task   *Task
 	tick   uint64
 	cp     store.Checkpoint
 	stores []storeView // by the store's number in the task
@@ -70,16 +71,28 @@ func (v *view) pin() bool {
 	}
 }
 
-// unpin ends a use; the last one lets go of the engines.
+// unpin ends a use; the last one lets go of the engines and has the task forget the view, whose tables it would keep in memory for
+// as long as nothing else is published. The caller does not hold pub.
 func (v *view) unpin() {
-	if v.users.Add(-1) > 0 {
+	if !v.drop() {
 		return
+	}
+	v.task.pub.Lock()
+	defer v.task.pub.Unlock()
+	v.task.prune()
+}
+
+// drop is unpin for who holds pub, and prunes. It reports whether the use was the last one.
+func (v *view) drop() (last bool) {
+	if v.users.Add(-1) > 0 {
+		return false
 	}
 	for _, b := range v.bases {
 		if b.refs.Add(-1) == 0 {
 			b.snap.Release()
 		}
 	}
+	return true
 }
 
 // pinned returns the current view with the caller counted, nil after the task was closed. A view that died between the
@@ -100,7 +113,7 @@ func (t *Task) publish(v *view) {
 		t.views = append(t.views, v)
 	}
 	if old := t.current.Swap(v); old != nil {
-		old.unpin()
+		old.drop()
 	}
 	held := v.recentBytes()
 	t.stores.recent.count(t.counted, held)
@@ -123,7 +136,7 @@ func (t *Task) prune() {
 // successor begins a view after the current one with the same content. The caller holds t.pub.
 func (t *Task) successor() *view {
 	old := t.current.Load()
-	return &view{tick: old.tick, cp: old.cp, stores: slices.Clone(old.stores), bases: old.bases}
+	return &view{task: t, tick: old.tick, cp: old.cp, stores: slices.Clone(old.stores), bases: old.bases}
 }
 
 // retain counts v's use of its bases.
