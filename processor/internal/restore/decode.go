@@ -113,9 +113,11 @@ type decoder struct {
 	whole   bool
 	places  []place
 	records []Record
-	// inflated holds the buffers that changes point into, free those that may be used again.
+	// inflated holds the buffers that changes point into, free those that may be used again, which are freeBytes and at most
+	// keepBytes large.
 	inflated, free [][]byte
 	inflatedBytes  int
+	freeBytes      int
 }
 
 // place is what a record has beyond a change.
@@ -128,6 +130,8 @@ type place struct {
 const (
 	runRecords = 4096
 	runBytes   = 1 << 20
+	// keepBytes of buffers stay for the next run. A run of many small batches has many buffers, of which each may meet a large batch.
+	keepBytes = 2 * runBytes
 )
 
 func newDecoder() *decoder {
@@ -146,12 +150,20 @@ func (d *inflateBuffers) GetDecompressBytes([]byte, kgo.CompressionCodecType) []
 		return nil
 	}
 	buf := d.free[n-1]
-	d.free = d.free[:n-1]
+	d.free[n-1], d.free = nil, d.free[:n-1]
+	d.freeBytes -= cap(buf)
 	return buf
 }
 
 // PutDecompressBytes implements kgo.PoolDecompressBytes: the buffer of a batch that did not inflate.
-func (d *inflateBuffers) PutDecompressBytes(buf []byte) { d.free = append(d.free, buf) }
+func (d *inflateBuffers) PutDecompressBytes(buf []byte) { (*decoder)(d).keep(buf) }
+
+// keep lets a buffer be used again, if there is room for it.
+func (d *decoder) keep(buf []byte) {
+	if d.freeBytes+cap(buf) <= keepBytes {
+		d.free, d.freeBytes = append(d.free, buf), d.freeBytes+cap(buf)
+	}
+}
 
 // decode calls apply with the committed records of c, in log order, in runs. The changes are valid during the call.
 // Control records and what was aborted are left out; so are records without a key, which are counted as skipped: a
@@ -281,13 +293,15 @@ func (d *decoder) flush(n *counts, apply func([]store.Change) error) error {
 	return err
 }
 
-// reset forgets the changes and keeps the buffers.
+// reset forgets the changes and keeps what it may of the buffers.
 func (d *decoder) reset() {
 	clear(d.changes)
 	d.changes = d.changes[:0]
 	clear(d.places)
 	d.places = d.places[:0]
-	d.free = append(d.free, d.inflated...)
+	for _, buf := range d.inflated {
+		d.keep(buf)
+	}
 	clear(d.inflated)
 	d.inflated = d.inflated[:0]
 	d.inflatedBytes = 0

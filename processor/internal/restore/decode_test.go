@@ -217,6 +217,31 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
+// TestDecoderKeepsLittle: a run of many small batches, and large ones after it, leave a bounded number of bytes behind.
+func TestDecoderKeepsLittle(t *testing.T) {
+	d := newDecoder()
+	batches := func(n, size int) chunk {
+		var raw []byte
+		for i := range n {
+			at := store.Offset(i)
+			raw = append(raw, testBatch(at, at, int16(kgo.CodecSnappy), -1, testRecord{key: []byte("k"), value: make([]byte, size)})...)
+		}
+		return chunk{raw: raw}
+	}
+	for _, c := range []chunk{batches(1000, 10), batches(100, 1<<20), batches(1, 4<<20)} {
+		if _, _, err := decodeAll(t, d, c); err != nil {
+			t.Fatal(err)
+		}
+		kept := 0
+		for _, buf := range d.free {
+			kept += cap(buf)
+		}
+		if kept != d.freeBytes || kept > keepBytes {
+			t.Errorf("%d bytes are kept, %d are counted, %d may be", kept, d.freeBytes, keepBytes)
+		}
+	}
+}
+
 func BenchmarkDecode(b *testing.B) {
 	records := make([]testRecord, 5000)
 	for i := range records {
