@@ -35,6 +35,7 @@ type globalStore struct {
 	topic    atomic.Pointer[topics.Info]
 	follower atomic.Pointer[restore.Follower]
 	view     atomic.Pointer[globalView]
+	showing  sync.Mutex // held while view is replaced
 
 	// clean says that all that was applied is published. What the follower has proven counts only while it is.
 	clean atomic.Bool
@@ -66,7 +67,12 @@ func (g *globalStore) run(ctx context.Context) (err error) {
 		return err
 	}
 	g.state.Store(state)
+	renewing, stop := context.WithCancel(ctx)
+	var renewer sync.WaitGroup
+	renewer.Go(func() { g.renew(renewing, state) })
 	defer func() {
+		stop()
+		renewer.Wait()
 		g.state.Store(nil)
 		g.show(nil)
 		g.mark.raise()

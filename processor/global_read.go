@@ -170,6 +170,8 @@ type globalView struct {
 
 // show makes the last commit the one that processors read; nil: none any more.
 func (g *globalStore) show(state *layered.Task) {
+	g.showing.Lock()
+	defer g.showing.Unlock()
 	var v *globalView
 	if state != nil {
 		snap, err := state.Snapshot()
@@ -181,6 +183,7 @@ func (g *globalStore) show(state *layered.Task) {
 			snap.Close()
 			return
 		}
+		snap.Keep() // for as long as the topic is quiet
 		v = &globalView{snap: snap, kv: kv}
 		v.users.Store(1)
 	}
@@ -188,6 +191,30 @@ func (g *globalStore) show(state *layered.Task) {
 		old.leave()
 	}
 }
+
+// renew has processors read the same commit out of the engine once it is there, until ctx ends: what they read before keeps its rows in
+// memory, and a quiet topic would have them stay.
+func (g *globalStore) renew(ctx context.Context, state *layered.Task) {
+	tick := time.NewTicker(renewInterval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		if v := g.enter(); v != nil {
+			outlived := v.snap.Outlived()
+			v.leave()
+			if outlived {
+				g.show(state)
+			}
+		}
+	}
+}
+
+// renewInterval is about how long a commit waits for its move to the engine.
+const renewInterval = 5 * time.Second
 
 // enter takes part in the current view; nil when there is none.
 func (g *globalStore) enter() *globalView {

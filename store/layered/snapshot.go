@@ -46,6 +46,17 @@ func (s *Stores) newSnapshot(v *view) *Snapshot {
 // For names who reads, for reports of a snapshot that was left open.
 func (s *Snapshot) For(user string) { s.name(user) }
 
+// Keep exempts the snapshot from Config.IteratorMaxAge and from the reports of what was left open: it is the application's own, not
+// a query's. Call it before anybody else has the snapshot.
+func (s *Snapshot) Keep() {
+	s.remove()
+	s.shard = nil
+}
+
+// Outlived reports whether the task has published anything since, be it only that the same commit is in the engine now: what the
+// snapshot keeps in memory serves nobody else.
+func (s *Snapshot) Outlived() bool { return s.view.task.current.Load() != s.view }
+
 // KeyValue is a store of the snapshot. *store.UnknownStoreError when the task does not have it.
 func (s *Snapshot) KeyValue(name store.Name) (store.KeyValueReader, error) {
 	i, spec, err := s.find(name)
