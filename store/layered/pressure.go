@@ -7,7 +7,7 @@ import (
 
 // recent keeps the recent tables of all tasks within Config.RecentBytes. While they take less than half of it, a task may
 // fill Config.MoveBytes: many idle tasks cost the busy ones nothing. From there on each may have an equal part of that
-// half, and moves when it has more; those that wait for the engine have the other half, and beyond it writers wait too.
+// half, and moves when it has more; those that wait for the engine have the other half, and beyond it all writers wait too.
 type recent struct {
 	move, all int64        // MoveBytes, RecentBytes
 	bytes     atomic.Int64 // of the tables of all tasks, as of each one's last commit or move
@@ -55,12 +55,13 @@ func (v *view) recentBytes() (n int64) {
 func (s *Stores) RecentBytes() int64 { return s.recent.bytes.Load() }
 
 // relieve holds back a writer whose recent commits cannot wait: they are three times their share, or all that there is for
-// recent commits is in use and they have their share of it. Then those of all tasks move with them, for one fsync serves all.
+// recent commits is in use, by whomever: the next commit may be large, and hundreds of tasks may each make one. Then those of all
+// tasks move, for one fsync serves all.
 func (s *Stores) relieve(t *Task) error {
 	bytes, share := t.recentBytes(), s.recent.share()
 	tasks := []*Task{t}
 	switch {
-	case bytes >= share && s.RecentBytes() >= s.cfg.RecentBytes:
+	case s.RecentBytes() >= s.cfg.RecentBytes:
 		tasks = s.dirty()
 	case bytes < 3*share:
 		return nil

@@ -14,9 +14,10 @@ import (
 // TestRecentBytesHold: however many tasks write, their recent tables keep within RecentBytes and one commit of each writer; the
 // values are there; and tasks that rest give everything back.
 func TestRecentBytesHold(t *testing.T) {
-	for _, tasks := range []int{1, 40} {
-		t.Run(fmt.Sprintf("%d tasks", tasks), func(t *testing.T) {
-			const limit, commitRows, valueBytes = 1 << 20, 50, 200
+	for _, tt := range []struct{ tasks, commitRows int }{{1, 50}, {40, 50}, {40, 1000}} {
+		tasks, commitRows := tt.tasks, tt.commitRows
+		t.Run(fmt.Sprintf("%d tasks, commits of %d rows", tasks, commitRows), func(t *testing.T) {
+			const limit, valueBytes = 1 << 20, 200
 			s := openStores(t, layered.Config{Dir: t.TempDir(), RecentBytes: limit, MoveInterval: time.Hour})
 			spec := []store.Spec{{Name: "counts", Kind: store.KindKeyValue, NoChangelog: true}}
 			var open []*layered.Task
@@ -32,7 +33,7 @@ func TestRecentBytesHold(t *testing.T) {
 				}
 				open, kvs = append(open, task), append(kvs, kv)
 			}
-			const rows = 20_000
+			const rows = 40_000
 			value := make([]byte, valueBytes)
 			most := int64(0)
 			for i := 0; i < rows; i += commitRows {
@@ -45,7 +46,7 @@ func TestRecentBytesHold(t *testing.T) {
 				open[w].Commit(store.Checkpoint{Sequence: store.Sequence(i + 1)})
 				most = max(most, s.RecentBytes())
 			}
-			if one := int64(commitRows * 2 * (valueBytes + 200)); most > limit+one {
+			if one := int64(commitRows) * 2 * (valueBytes + 200); most > limit+one {
 				t.Errorf("recent commits took %d bytes, want at most %d and one commit", most, limit)
 			}
 			if most < limit/4 {
