@@ -315,9 +315,9 @@ func TestSimCompactedSourceIsNoState(t *testing.T) {
 		one("k", "new")
 		one("last", "1")
 		f.cluster.Compact()
+		f.paused = true
 		for i, name := range []string{"empty", "empty"} { // the second time from a copy that is no state yet
 			in = f.start(name, func(c *Config) { c.StateCleanupDelay = -1 })
-			in.rt.Pause()
 			f.eventually("restored", time.Minute, func() error {
 				_, err := in.rt.Read(t.Context(), tableStore, 0, store.ReadOptions{})
 				if e, ok := errors.AsType[*store.NotReadyError](err); !ok || e.Total <= e.Restored || e.Restored == 0 {

@@ -36,6 +36,7 @@ type fleet struct {
 	log     *slog.Logger
 	client  *kgo.Client // of the test itself
 	starts  int
+	paused  bool // instances are paused before they run
 	options func(*Config)
 	topo    func() *Topology
 }
@@ -116,6 +117,9 @@ func (f *fleet) start(name string, change ...func(*Config)) *instance {
 	}
 	if in.rt, err = New(cfg, f.topo(), in.stores, in.table); err != nil {
 		f.t.Fatal(err)
+	}
+	if f.paused {
+		in.rt.Pause()
 	}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(f.t.Context()))
 	in.cancel = cancel
