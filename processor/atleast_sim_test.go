@@ -125,7 +125,7 @@ func TestSimSessionNeverGoesBack(t *testing.T) {
 		}
 		backwards += s.backwards
 	})
-	if backwards == 0 {
+	if backwards == 0 && *simSeeds >= 10 { // one schedule may be lucky
 		t.Error("no reader without a token went back: the faults prove nothing")
 	}
 }
