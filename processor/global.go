@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 
@@ -37,6 +38,8 @@ type globalStore struct {
 	view     atomic.Pointer[globalView]
 	showing  sync.Mutex // held while view is replaced
 
+	records prometheus.Counter
+
 	// clean says that all that was applied is published. What the follower has proven counts only while it is.
 	clean atomic.Bool
 
@@ -52,11 +55,19 @@ type globalStore struct {
 // ever was, and answers nothing until it is.
 const globalCommitBytes = 8 << 20
 
+// partitionsInterval is how often the brokers are asked whether the topic has more partitions. What is written to a new one is
+// missing for as long, whatever age the copy claims.
+const partitionsInterval = 30 * time.Second
+
+var errPartitionsAdded = errors.New("partitions were added to the topic")
+
 func newGlobalStore(r *Runtime, bs *builtStore) *globalStore {
-	return &globalStore{
+	g := &globalStore{
 		rt: r, bs: bs, id: store.TaskID{Subtopology: bs.sub.id}, restored: make(chan struct{}),
 		log: r.cfg.Logger.With("global_store", string(bs.spec.Name), "topic", bs.source),
 	}
+	g.records = globalMetrics(r.cfg.Registerer, string(bs.spec.Name), g.lag, g.restoring)
+	return g
 }
 
 // run keeps the copy until ctx ends. It returns what no retry mends: a record that the processor refuses, what Kafka does not
@@ -87,7 +98,7 @@ func (g *globalStore) run(ctx context.Context) (err error) {
 	began := g.rt.now()
 	for wait := 100 * time.Millisecond; ; wait = min(2*wait, 5*time.Second) {
 		runs := g.rt.now()
-		err := g.follow(ctx, state)
+		err := g.attempt(ctx, state)
 		state.Rollback()
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
@@ -97,6 +108,9 @@ func (g *globalStore) run(ctx context.Context) (err error) {
 			return err
 		case errors.Is(err, kerr.TopicAuthorizationFailed):
 			return &AuthorizationError{Resource: "topic", Name: g.bs.source, Operation: "READ", Err: err}
+		case errors.Is(err, errPartitionsAdded):
+			g.log.InfoContext(ctx, "partitions were added to the topic of a global store", "partitions", g.topic.Load().Partitions)
+			continue
 		case !g.isRestored() && g.rt.now().Sub(began) > g.rt.cfg.TaskTimeout:
 			return fmt.Errorf("not restored in %s: %w", g.rt.cfg.TaskTimeout, err)
 		}
@@ -133,6 +147,35 @@ func (g *globalStore) mend(ctx context.Context, state *layered.Task, cause error
 	return nil
 }
 
+// attempt follows the topic until something fails or the topic has more partitions than are followed: then the next attempt
+// goes on from the last commit, with all of them.
+func (g *globalStore) attempt(ctx context.Context, state *layered.Task) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	var watch sync.WaitGroup
+	watch.Go(func() { g.watchPartitions(ctx, cancel) })
+	defer watch.Wait()
+	defer cancel(nil)
+	return g.follow(ctx, state)
+}
+
+// watchPartitions cancels with errPartitionsAdded. A topic that was made anew is noticed by those who fetch from it.
+func (g *globalStore) watchPartitions(ctx context.Context, cancel context.CancelCauseFunc) {
+	adm := kadm.NewClient(g.rt.client)
+	for sleep(ctx, partitionsInterval) == nil {
+		info := *g.topic.Load()
+		now, err := topics.Describe(ctx, adm, []string{g.bs.source})
+		if err != nil {
+			continue // whatever it is, fetches tell it too
+		}
+		if is := now[g.bs.source]; is.ID == info.ID && is.Partitions > info.Partitions {
+			info.Partitions = is.Partitions
+			g.topic.Store(&info)
+			cancel(errPartitionsAdded)
+			return
+		}
+	}
+}
+
 // follow is one attempt, from the last commit on.
 func (g *globalStore) follow(ctx context.Context, state *layered.Task) (err error) {
 	env := &taskEnv{application: g.rt.cfg.ApplicationID, now: g.rt.now, onDrop: g.rt.drops.drop}
@@ -160,7 +203,13 @@ func (g *globalStore) follow(ctx context.Context, state *layered.Task) (err erro
 			g.fallBehind() // what the last one has applied and not published was rolled back
 			g.follower.Store(f)
 		},
-		Apply: p.apply,
+		Apply: func(records []restore.Record) error {
+			err := p.apply(records)
+			if err == nil {
+				g.records.Add(float64(len(records)))
+			}
+			return err
+		},
 		Applied: func(part store.Partition, pos store.LogPosition, whole bool) {
 			g.advance(part, pos)
 			g.cp.StreamTime = max(g.cp.StreamTime, p.t.streamTime)
@@ -241,6 +290,22 @@ func (g *globalStore) judge(t *task, err error) error {
 	}
 	t.dropped(reason, toNowhere)
 	return nil
+}
+
+// lag counts the offsets of the topic that are known to the copy's reader and not read yet; 0 before it begins.
+func (g *globalStore) lag() float64 {
+	if f := g.follower.Load(); f != nil {
+		return float64(f.Lag())
+	}
+	return 0
+}
+
+// restoring is 1 as long as no whole copy can be read, else 0.
+func (g *globalStore) restoring() float64 {
+	if g.view.Load() == nil {
+		return 1
+	}
+	return 0
 }
 
 func (g *globalStore) isRestored() bool {

@@ -1,6 +1,7 @@
 package processor
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -8,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
@@ -71,6 +73,8 @@ type names struct {
 	f    *fleet
 	want map[string]string
 	n    int
+	// prefix of the keys; "" is "name".
+	prefix string
 }
 
 func (n *names) write(rng *rand.Rand, count int) store.Token {
@@ -78,7 +82,7 @@ func (n *names) write(rng *rand.Rand, count int) store.Token {
 	records := make([]*kgo.Record, count)
 	for i := range records {
 		n.n++
-		key, value := fmt.Sprintf("name-%02d", rng.IntN(20)), fmt.Sprintf("v%d", n.n)
+		key, value := fmt.Sprintf("%s-%02d", cmp.Or(n.prefix, "name"), rng.IntN(20)), fmt.Sprintf("v%d", n.n)
 		records[i] = &kgo.Record{Topic: tableTopic, Key: []byte(key), Value: []byte(value)}
 		n.want[key] = value
 		if rng.IntN(6) == 0 {
@@ -390,6 +394,73 @@ func TestSimGlobalWaitsForAProof(t *testing.T) {
 		r.Close()
 		if took := time.Since(began); took < time.Second || took > 30*time.Second {
 			t.Errorf("answered after %s", took)
+		}
+	})
+}
+
+// TestSimGlobalPartitionsAdded: partitions that the topic gets while instances follow it are followed too, from their first
+// record on; what the copy had stays, answers all the while and goes on. The metrics say how far it is.
+func TestSimGlobalPartitionsAdded(t *testing.T) {
+	simulate(t, func(t *testing.T, rng *rand.Rand) {
+		f := newFleet(t, true, 1)
+		f.compacted(tableTopic, 2)
+		f.topo = globalTopology
+		n := &names{f: f, want: map[string]string{}}
+		first := n.write(rng, 100)
+		reg := prometheus.NewRegistry()
+		a := f.start("a", func(c *Config) { c.Registerer = reg })
+		a.waitRunning()
+		n.check(first, a)
+		if restoring, lag, records := metric(t, reg, "global_restoring"), metric(t, reg, "global_lag_offsets"), metric(t, reg, "global_records_total"); restoring != 0 || lag != 0 || records != 100 {
+			t.Errorf("restored: restoring %v, lag %v, %v records", restoring, lag, records)
+		}
+		time.Sleep(time.Duration(rng.IntN(40_000)) * time.Millisecond)
+		if resp, err := kadm.NewClient(f.client).UpdatePartitions(t.Context(), 5, tableTopic); err != nil || resp.Error() != nil {
+			t.Fatal(err, resp.Error())
+		}
+		again, err := kgo.NewClient(kgo.SeedBrokers(f.brokers...), kgo.Dialer(f.dial)) // which knows all partitions
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer again.Close()
+		f.client = again
+		n.want = map[string]string{} // keys of their own, for a key's partition is another one now
+		n.prefix = "later"
+		second := store.Token{Inputs: store.Position{}}
+		for range 20 {
+			second.Raise(n.write(rng, 10))
+			time.Sleep(time.Duration(rng.IntN(4000)) * time.Millisecond)
+			r, err := a.rt.Read(t.Context(), globalName, EveryPartition, store.ReadOptions{AtLeast: first})
+			if err != nil {
+				t.Fatalf("while partitions were added: %v", err)
+			}
+			r.Close()
+		}
+		if len(second.Inputs[tableTopic]) != 5 {
+			t.Fatalf("written to %v only", second.Inputs)
+		}
+		r, err := a.rt.Read(t.Context(), globalName, EveryPartition, store.ReadOptions{AtLeast: second, Wait: 2 * time.Minute})
+		if err != nil {
+			t.Fatal(err)
+		}
+		have := rows(t, r)
+		for key, want := range n.want {
+			if fmt.Sprint(have[key]) != fmt.Sprint(want) {
+				t.Errorf("%s is %v, want %s", key, have[key], want)
+			}
+		}
+		if cuts := r.Facts().Token.Cuts; len(cuts) != 5 {
+			t.Errorf("%d cuts in the token", len(cuts))
+		}
+		r.Close()
+		if lag, records := metric(t, reg, "global_lag_offsets"), metric(t, reg, "global_records_total"); lag != 0 || records < 300 {
+			t.Errorf("lag %v, %v records", lag, records)
+		}
+		if err := a.stop(); err != nil {
+			t.Fatal(err)
+		}
+		if v := metric(t, reg, "global_restoring"); v != 1 {
+			t.Errorf("restoring %v without a copy to read", v)
 		}
 	})
 }

@@ -62,6 +62,24 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 	}
 }
 
+// globalMetrics registers those of a global store and returns the counter of the records that are applied; the gauges are read
+// when somebody looks.
+func globalMetrics(reg prometheus.Registerer, name string, lag, restoring func() float64) prometheus.Counter {
+	f, labels := promauto.With(reg), prometheus.Labels{"store": name}
+	f.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "statemesh_global_lag_offsets", ConstLabels: labels,
+		Help: "Offsets of a global store's topic left to read, as of the last fetch, all partitions together.",
+	}, lag)
+	f.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "statemesh_global_restoring", ConstLabels: labels,
+		Help: "1 while this instance has no whole copy of a global store to read, else 0.",
+	}, restoring)
+	return f.NewCounter(prometheus.CounterOpts{
+		Name: "statemesh_global_records_total", ConstLabels: labels,
+		Help: "Records of a global store's topic that were applied, those of attempts that failed included.",
+	})
+}
+
 func (m *metrics) commit(took time.Duration, err error) {
 	if err == nil {
 		m.commits.Inc()

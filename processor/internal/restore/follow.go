@@ -140,6 +140,16 @@ func (f *Follower) Progress() (done, total int64) {
 	return done, total
 }
 
+// Lag counts the offsets that are left to read, of the end at the start or of the last fetch.
+func (f *Follower) Lag() (left int64) {
+	f.r.mu.Lock()
+	defer f.r.mu.Unlock()
+	for i, s := range f.streams {
+		left += int64(max(max(f.ends[i], s.stable)-s.next, 0))
+	}
+	return left
+}
+
 // Proven is a time up to which everything that had been acknowledged is applied, in all partitions: when the fetch was sent
 // that told the high watermark which is reached now. Zero when there is no such time yet.
 func (f *Follower) Proven() time.Time {
