@@ -203,7 +203,7 @@ func (g *globalStore) follow(ctx context.Context, state *layered.Task) (err erro
 			g.fallBehind() // what the last one has applied and not published was rolled back
 			g.follower.Store(f)
 		},
-		Apply: func(records []restore.Record) error {
+		Apply: func(records []restore.Record) error { //nolint:contextcheck // there is no output: see newReplay
 			err := p.apply(records)
 			if err == nil {
 				g.records.Add(float64(len(records)))
