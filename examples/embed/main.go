@@ -53,7 +53,10 @@ func run(ctx context.Context, brokers []string, out io.Writer) error {
 	}
 	ctx, stop := context.WithCancel(ctx)
 	ended := make(chan error, 1)
-	go func() { ended <- mesh.Run(ctx) }()
+	go func() {
+		defer stop() // nobody waits for an answer of an instance that has ended
+		ended <- mesh.Run(ctx)
+	}()
 	if err := mesh.WaitState(ctx, statemesh.Serving); err != nil {
 		stop()
 		return <-ended
@@ -79,7 +82,7 @@ func awaitCount(ctx context.Context, mesh *statemesh.Instance, word string, want
 		select {
 		case <-time.After(10 * time.Millisecond):
 		case <-ctx.Done():
-			return 0, context.Cause(ctx)
+			return 0, errors.Join(context.Cause(ctx), err)
 		}
 	}
 }
