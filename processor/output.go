@@ -25,6 +25,12 @@ type output struct {
 	// partitions of the topics whose sinks choose partitions themselves.
 	partitions map[string]int32
 
+	// loaded are the topics whose partitions the client is known to have; fresh has a record of each of the others since the last
+	// reset, and last is the topic that was produced to last. See awaitLoaded.
+	loaded map[string]bool
+	fresh  map[string]*kgo.Record
+	last   string
+
 	produced int
 	// size is what the records of sinks since the last reset take.
 	size    int64
@@ -36,7 +42,10 @@ type output struct {
 }
 
 func newOutput(client *kgo.Client, transactional bool, partitions map[string]int32) *output {
-	o := &output{client: client, transactional: transactional, partitions: partitions}
+	o := &output{
+		client: client, transactional: transactional, partitions: partitions,
+		loaded: make(map[string]bool), fresh: make(map[string]*kgo.Record),
+	}
 	o.promise = func(r *kgo.Record, err error) {
 		if err != nil {
 			o.fail(&produceError{topic: r.Topic, partition: r.Partition, err: err})
@@ -137,6 +146,10 @@ func (o *output) produce(rec *kgo.Record, promise func(*kgo.Record, error)) erro
 		}
 		o.begun = true
 	}
+	if rec.Topic != o.last && !o.loaded[rec.Topic] && o.fresh[rec.Topic] == nil {
+		o.fresh[rec.Topic] = rec
+	}
+	o.last = rec.Topic
 	o.produced++
 	// Waits while the client's buffer is full. The client ends the wait when it is closed.
 	o.client.Produce(nil, rec, promise) //nolint:staticcheck // the records outlive any context: aborting closes the client
@@ -148,7 +161,30 @@ func (o *output) flush(ctx context.Context) error {
 	if err := o.client.Flush(ctx); err != nil {
 		return err
 	}
-	return o.err()
+	if err := o.err(); err != nil {
+		return err
+	}
+	return o.awaitLoaded(ctx, func(topic string, p int32) bool {
+		leader, _, _ := o.client.PartitionLeader(topic, p)
+		return leader >= 0
+	})
+}
+
+// awaitLoaded waits until the client itself knows the partitions of what it has just produced: it hands the first records of a topic
+// to the brokers before it takes note of the topic's partitions, and a transaction that ends in between, for a moment as short as
+// that, looks to it as if nothing had been produced. It aborts such a transaction, whatever is asked for, and reports no error
+// (franz-go v1.22.3, storePartitionsUpdate and EndTransaction). known reports whether it has a partition.
+func (o *output) awaitLoaded(ctx context.Context, known func(topic string, p int32) bool) error {
+	for topic, rec := range o.fresh {
+		for wait := 50 * time.Microsecond; !known(topic, rec.Partition); wait = min(2*wait, 10*time.Millisecond) {
+			if err := sleep(ctx, wait); err != nil {
+				return fmt.Errorf("partitions of topic %s: %w", topic, err)
+			}
+		}
+		o.loaded[topic] = true
+	}
+	clear(o.fresh)
+	return nil
 }
 
 // leaderEpoch is that of the leader the client produces to, -1 when it does not know.
@@ -162,7 +198,8 @@ func (o *output) leaderEpoch(topic string, p store.Partition) int32 {
 
 // reset makes ready for the next commit. Everything must have been answered for, or the client closed.
 func (o *output) reset() {
-	o.begun, o.produced, o.size = false, 0, 0
+	o.begun, o.produced, o.size, o.last = false, 0, 0, ""
+	clear(o.fresh)
 	o.records.reset()
 	o.bytes.reset()
 	o.failure.Store(nil)
