@@ -25,7 +25,7 @@ func TestSimThreadsStart(t *testing.T) {
 				AddStateStore(store.Spec{Name: testStore, Kind: store.KindTimestampedKeyValue}, "count")
 		}
 		var records []*kgo.Record
-		for _, word := range strings.Fields("the cat and the dog and the bird") {
+		for word := range strings.FieldsSeq("the cat and the dog and the bird") {
 			records = append(records, &kgo.Record{Topic: testInput, Key: []byte(word), Value: []byte("v"), Partition: 1})
 		}
 		a := f.start("a")

@@ -149,11 +149,12 @@ func (m *mesh) lag() (int64, error) {
 		return 0, err
 	}
 	names := slices.DeleteFunc(topics.Names(), func(t string) bool { return strings.HasSuffix(t, "-changelog") })
-	ends, err := admin.ListEndOffsets(m.t.Context(), names...)
+	// The offsets first: a commit in between writes to repartition topics, too.
+	committed, err := admin.FetchOffsets(m.t.Context(), app)
 	if err != nil {
 		return 0, err
 	}
-	committed, err := admin.FetchOffsets(m.t.Context(), app)
+	ends, err := admin.ListEndOffsets(m.t.Context(), names...)
 	if err != nil {
 		return 0, err
 	}
