@@ -176,7 +176,7 @@ func (g *globalStore) show(state *layered.Task) {
 	if state != nil {
 		snap, err := state.Snapshot()
 		if err != nil {
-			return // it is being closed
+			return // it is being closed, or catching up: what was whole last stays
 		}
 		kv, err := snap.KeyValue(g.bs.spec.Name)
 		if err != nil {
@@ -195,14 +195,7 @@ func (g *globalStore) show(state *layered.Task) {
 // renew has processors read the same commit out of the engine once it is there, until ctx ends: what they read before keeps its rows in
 // memory, and a quiet topic would have them stay.
 func (g *globalStore) renew(ctx context.Context, state *layered.Task) {
-	tick := time.NewTicker(renewInterval)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
+	for sleep(ctx, renewInterval) == nil {
 		if v := g.enter(); v != nil {
 			outlived := v.snap.Outlived()
 			v.leave()

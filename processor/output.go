@@ -146,7 +146,7 @@ func (o *output) produce(rec *kgo.Record, promise func(*kgo.Record, error)) erro
 		}
 		o.begun = true
 	}
-	if rec.Topic != o.last && !o.loaded[rec.Topic] && o.fresh[rec.Topic] == nil {
+	if o.transactional && rec.Topic != o.last && !o.loaded[rec.Topic] && o.fresh[rec.Topic] == nil {
 		o.fresh[rec.Topic] = rec
 	}
 	o.last = rec.Topic

@@ -76,14 +76,17 @@ func (t *tracked) name(user string) {
 	t.user = user
 }
 
-// remove ends the tracking of t, if it ever began.
+// remove ends the tracking of t, if it ever began and goes on.
 func (t *tracked) remove() {
 	if t.shard == nil {
 		return
 	}
 	t.shard.mu.Lock()
 	defer t.shard.mu.Unlock()
-	t.prev.next, t.next.prev = t.next, t.prev
+	if t.next != nil {
+		t.prev.next, t.next.prev = t.next, t.prev
+		t.prev, t.next = nil, nil
+	}
 }
 
 // found is a tracked read as a look found it.

@@ -58,15 +58,16 @@ func (s *Stores) RecentBytes() int64 { return s.recent.bytes.Load() }
 // recent commits is in use, by whomever: the next commit may be large, and hundreds of tasks may each make one. Then those of all
 // tasks move, for one fsync serves all.
 func (s *Stores) relieve(t *Task) error {
-	bytes, share := t.recentBytes(), s.recent.share()
-	tasks := []*Task{t}
-	switch {
-	case s.RecentBytes() >= s.cfg.RecentBytes:
-		tasks = s.dirty()
-	case bytes < 3*share:
+	if all := s.RecentBytes(); all >= s.cfg.RecentBytes {
+		if err := s.moveNow(s.dirty()...); err != nil {
+			return fmt.Errorf("recent commits of all tasks take %d bytes of %d and cannot move: %w", all, s.cfg.RecentBytes, err)
+		}
 		return nil
 	}
-	if err := s.moveNow(tasks...); err != nil {
+	if t.recentBytes() < 3*s.recent.share() {
+		return nil
+	}
+	if err := s.moveNow(t); err != nil {
 		return fmt.Errorf("task %s: recent commits take %d bytes and cannot move: %w", t.id, t.recentBytes(), err)
 	}
 	return nil

@@ -98,16 +98,22 @@ func TestMovedTablesGo(t *testing.T) {
 			moveNow(t, s, task)
 			it.Close()
 		}},
-		{"the rollback of a commit", func(t *testing.T, s *layered.Stores, task *layered.Task, snap *layered.Snapshot) {
+		{"the commit of a writer that began before the move", func(t *testing.T, s *layered.Stores, task *layered.Task, snap *layered.Snapshot) {
 			snap.Close()
-			moveNow(t, s, task) // which gives the store a new table
 			set(t, task, "d", "b", "2")
+			moveNow(t, s, task)
+			task.Commit(checkpoint(2, "d"))
+		}},
+		{"its rollback", func(t *testing.T, s *layered.Stores, task *layered.Task, snap *layered.Snapshot) {
+			snap.Close()
+			set(t, task, "d", "b", "2")
+			moveNow(t, s, task)
 			task.Rollback()
 		}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			s := openStores(t, layered.Config{Dir: t.TempDir()})
+			s := openStores(t, layered.Config{Dir: t.TempDir(), MoveBytes: 100}) // a table is full with one row
 			task := openTask(t, s, task0, disk)
 			set(t, task, "d", "a", "1")
 			kept := layered.RecentTable(t, task, "d")

@@ -47,11 +47,8 @@ func (s *Stores) newSnapshot(v *view) *Snapshot {
 func (s *Snapshot) For(user string) { s.name(user) }
 
 // Keep exempts the snapshot from Config.IteratorMaxAge and from the reports of what was left open: it is the application's own, not
-// a query's. Call it before anybody else has the snapshot.
-func (s *Snapshot) Keep() {
-	s.remove()
-	s.shard = nil
-}
+// a query's.
+func (s *Snapshot) Keep() { s.remove() }
 
 // Outlived reports whether the task has published anything since, be it only that the same commit is in the engine now: what the
 // snapshot keeps in memory serves nobody else.
