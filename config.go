@@ -88,6 +88,12 @@ type Config struct {
 	// ShutdownTimeout (shutdown.timeout.ms) is how long a stop waits for queries in flight. Default 10s: a supervisor
 	// usually waits 30s before it kills, and leaving the group takes up to Processor.TransactionTimeout after that.
 	ShutdownTimeout time.Duration
+	// DrainTimeout (shutdown.drain.timeout.ms) is how long a stop waits, before that, for other instances to take over what this
+	// one has: it processes and answers meanwhile, and nobody waits for anything. It takes as long as it takes them to have caught
+	// up: with standbys well under a second. Default 15s, so that a stop fits into the 30s of a supervisor, unless queries hang and
+	// brokers do not answer: then ShutdownTimeout and Processor.TransactionTimeout are used up as well. Negative: it does not wait. An
+	// instance that is alone never does.
+	DrainTimeout time.Duration
 
 	// Logger receives one line per change of life cycle. nil: nothing is logged.
 	Logger *slog.Logger
@@ -122,6 +128,12 @@ type Limits struct {
 	// Bytes (query.max.bytes) is the memory of everything in flight: requests, what is gathered for them, answers. Default: by
 	// MemoryLimit, at most 64 MiB; above it: OVERLOADED. A message may have half of it, and at most 16 MiB.
 	Bytes int64
+	// Copies (restore.snapshot.send.max) is how many copies of tasks are sent to other instances at a time. Default 2. The
+	// last one of several is kept for instances that are to run the task. One that is refused asks another instance, or reads the changelogs.
+	Copies int
+	// CopyBytesPerSecond (restore.snapshot.send.bytes.per.second) bounds what is sent of them, all together. Default 64 MiB;
+	// negative: no bound.
+	CopyBytesPerSecond int64
 	// BatchKeys (query.max.batch.keys) is the most keys of one multi-get. Default 10,000.
 	BatchKeys int
 	// Deadline (query.default.deadline.ms) is given to a call without one. Default 10s; a scan gets 30 times as long.
@@ -206,6 +218,7 @@ func (c Config) Validate() error {
 		{"Limits.Requests", int64(c.Limits.Requests)},
 		{"Limits.Scans", int64(c.Limits.Scans)},
 		{"Limits.BatchKeys", int64(c.Limits.BatchKeys)},
+		{"Limits.Copies", int64(c.Limits.Copies)},
 		{"Limits.Deadline", int64(c.Limits.Deadline)},
 	} {
 		if f.value < 0 {
@@ -225,6 +238,12 @@ func (c Config) Validate() error {
 			bad(f.name, "%q: the instance sets it; leave it empty", f.value)
 		}
 	}
+	if c.Processor.Peers != nil {
+		bad("Processor.Peers", "the instance sets them; leave it empty")
+	}
+	if n := len(c.Processor.Predecessors); n > 0 {
+		bad("Processor.Predecessors", "%d: the instance sets them; leave it empty", n)
+	}
 	p := c.Processor
 	p.ProcessID, p.Incarnation = "unset", "unset" // known only at start
 	errs = append(errs, p.Validate())
@@ -232,6 +251,16 @@ func (c Config) Validate() error {
 		errs = append(errs, p.Kafka.Validate())
 	}
 	return errors.Join(errs...)
+}
+
+// BuildTopology is the topology that an instance of this configuration runs, to be described or compared with that of another version; see
+// [processor.Compare].
+func (c Config) BuildTopology() (*processor.Built, error) {
+	t, err := c.topology()
+	if err != nil {
+		return nil, err
+	}
+	return t.Build(c.Processor.ApplicationID)
 }
 
 func (c Config) withDefaults() Config {
@@ -248,8 +277,11 @@ func (c Config) withDefaults() Config {
 	c.CacheTTL = cmp.Or(c.CacheTTL, 5*time.Second)
 	c.CacheNegativeTTL = cmp.Or(c.CacheNegativeTTL, min(time.Second, c.CacheTTL))
 	c.ShutdownTimeout = cmp.Or(c.ShutdownTimeout, 10*time.Second)
+	c.DrainTimeout = cmp.Or(c.DrainTimeout, 15*time.Second)
 	c.Limits.Requests = cmp.Or(c.Limits.Requests, 1024)
 	c.Limits.Scans = cmp.Or(c.Limits.Scans, 128)
+	c.Limits.Copies = cmp.Or(c.Limits.Copies, 2)
+	c.Limits.CopyBytesPerSecond = cmp.Or(c.Limits.CopyBytesPerSecond, 64<<20)
 	c.Limits.BatchKeys = cmp.Or(c.Limits.BatchKeys, 10_000)
 	c.Limits.Deadline = cmp.Or(c.Limits.Deadline, 10*time.Second)
 	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
@@ -326,4 +358,12 @@ func unspecified(host string) bool {
 	}
 	ip := net.ParseIP(strings.Trim(host, "[]"))
 	return ip != nil && ip.IsUnspecified()
+}
+
+// topology is the one that the configuration has, or that of its views.
+func (c Config) topology() (*processor.Topology, error) {
+	if c.Topology != nil {
+		return c.Topology, nil
+	}
+	return views.Topology(c.Views)
 }

@@ -149,7 +149,7 @@ func TestRecordLimits(t *testing.T) {
 
 func TestStates(t *testing.T) {
 	t.Parallel()
-	all := []State{Created, Starting, Rebalancing, Serving, Draining, Leaving, Stopped, Failed}
+	all := []State{Created, Starting, Rebalancing, Serving, Closing, Leaving, Stopped, Failed}
 	var back []State
 	for _, from := range all {
 		if strings.HasPrefix(from.String(), "STATE_") {

@@ -10,7 +10,7 @@ import (
 
 // door is the listener of the query API. It stays open from before the group is joined until after it is left: a refused
 // connection then means that the process is gone, which lets others take over without waiting for a session timeout.
-// The server, which drains before the group is left, closes its own view of it only.
+// The server, which stops before the group is left, closes its own view of it only.
 type door struct {
 	net.Listener
 

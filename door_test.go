@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// While the server has drained but the group is not left, connections are closed, not refused: a refusal says that the
+// While the server has stopped but the group is not left, connections are closed, not refused: a refusal says that the
 // process is dead. (design: the listener closes after LeaveGroup)
 func TestDoor(t *testing.T) {
 	t.Parallel()

@@ -14,6 +14,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 	"go.uber.org/goleak"
 
 	"github.com/statemesh/statemesh"
@@ -26,8 +27,9 @@ import (
 
 // broker is a fake Kafka with one topic.
 type broker struct {
-	addrs []string
-	cl    *kgo.Client
+	cluster *kfake.Cluster
+	addrs   []string
+	cl      *kgo.Client
 }
 
 func startBroker(t *testing.T, topic string, partitions int32) *broker {
@@ -45,7 +47,18 @@ func startBroker(t *testing.T, topic string, partitions int32) *broker {
 	if _, err := kadm.NewClient(cl).CreateTopic(t.Context(), partitions, 1, nil, topic); err != nil {
 		t.Fatal(err)
 	}
-	return &broker{addrs: c.ListenAddrs(), cl: cl}
+	return &broker{addrs: c.ListenAddrs(), cl: cl, cluster: c}
+}
+
+// holdJoins leaves members that join a group without an answer until release is called.
+func (b *broker) holdJoins() (release func()) {
+	held := make(chan struct{})
+	b.cluster.ControlKey(int16(kmsg.JoinGroup), func(kmsg.Request) (kmsg.Response, error, bool) {
+		b.cluster.KeepControl()
+		b.cluster.SleepControl(func() { <-held })
+		return nil, nil, false
+	})
+	return sync.OnceFunc(func() { close(held) })
 }
 
 func (b *broker) produce(t *testing.T, topic string, keys ...string) {

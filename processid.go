@@ -15,6 +15,8 @@ import (
 const (
 	processIDFile = "process.id"
 	epochFile     = "epoch"
+	// incarnationFile is there while an incarnation may be in the group.
+	incarnationFile = "incarnation"
 )
 
 // processID returns the id kept in dir, or begins one. The caller holds the directory's lock. The id brings an instance

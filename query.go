@@ -37,8 +37,9 @@ func (i *Instance) Scan(ctx context.Context, name store.Name, q client.ScanQuery
 	return p.client.Scan(ctx, name, q, p.by(opts)...)
 }
 
-// Read pins one partition that this instance itself owns, at its last commit: the shortest way, without a copy over any
-// connection. The reading must be closed. [store.MovedError] names the owner of what is not here.
+// Read pins one partition that this instance itself owns, or has a standby copy of, at its last commit: the shortest way, without
+// a copy over any connection. The reading must be closed; its Facts say in which role it answers and how old it is. A copy
+// answers unless opts.OnlyActive is set. [store.MovedError] names the owner of what is not here.
 func (i *Instance) Read(ctx context.Context, name store.Name, partition store.Partition, opts store.ReadOptions) (store.Reading, error) {
 	p, err := i.serving()
 	if err != nil {

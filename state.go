@@ -20,8 +20,8 @@ const (
 	Rebalancing
 	// Serving: every task of this instance processes, and the map of the whole application is known.
 	Serving
-	// Draining: no new queries are taken, those in flight end.
-	Draining
+	// Closing: no new queries are taken, those in flight end.
+	Closing
 	// Leaving: the last commits are made, the group is left, the stores close.
 	Leaving
 	// Stopped: Run has returned nil.
@@ -32,7 +32,7 @@ const (
 
 // String is upper case, as upstream's states are.
 func (s State) String() string {
-	names := [...]string{"CREATED", "STARTING", "REBALANCING", "SERVING", "DRAINING", "LEAVING", "STOPPED", "FAILED"}
+	names := [...]string{"CREATED", "STARTING", "REBALANCING", "SERVING", "CLOSING", "LEAVING", "STOPPED", "FAILED"}
 	if int(s) < len(names) {
 		return names[s]
 	}

@@ -19,7 +19,7 @@ func TestWaitState(t *testing.T) {
 		}
 		short, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		serving, draining, late := wait(t.Context(), Serving), wait(t.Context(), Draining), wait(short, Stopped)
+		serving, closing, late := wait(t.Context(), Serving), wait(t.Context(), Closing), wait(short, Stopped)
 		time.Sleep(time.Minute)
 		select {
 		case err := <-serving:
@@ -38,8 +38,8 @@ func TestWaitState(t *testing.T) {
 		if err := <-serving; err != nil {
 			t.Error(err)
 		}
-		if b.become(Failed); <-draining == nil {
-			t.Error("draining was reported, which can no longer come")
+		if b.become(Failed); <-closing == nil {
+			t.Error("CLOSING was reported, which can no longer come")
 		}
 		if b.become(Serving) || b.get() != Failed {
 			t.Errorf("%s followed FAILED", b.get())

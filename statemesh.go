@@ -20,8 +20,8 @@ import (
 
 	"github.com/statemesh/statemesh/client"
 	"github.com/statemesh/statemesh/internal/certs"
+	"github.com/statemesh/statemesh/internal/suspect"
 	"github.com/statemesh/statemesh/processor"
-	"github.com/statemesh/statemesh/processor/views"
 	"github.com/statemesh/statemesh/router"
 	"github.com/statemesh/statemesh/router/remotecache"
 	"github.com/statemesh/statemesh/server"
@@ -30,8 +30,10 @@ import (
 
 // The parts fit: server declares what it needs, and this is where both are visible.
 var (
-	_ server.Stores = (*processor.Runtime)(nil)
-	_ server.Peers  = (*client.Pool)(nil)
+	_ server.Stores  = (*processor.Runtime)(nil)
+	_ server.Peers   = (*client.Pool)(nil)
+	_ server.Drainer = (*processor.Runtime)(nil)
+	_ server.Copies  = (*processor.Runtime)(nil)
 )
 
 // Instance is one process of an application. Make one with [New] and start it with [Instance.Run], once. All other
@@ -46,16 +48,22 @@ type Instance struct {
 	started  atomic.Bool
 	commits  atomic.Int64
 	parts    atomic.Pointer[parts] // nil until Run has opened them
+
+	hurry   sync.Once
+	hurried chan struct{} // closed by Hurry
 }
 
 // parts are what Run has opened. They are made once, before the state is Rebalancing, and never change.
 type parts struct {
 	processID, incarnation, endpoint string
+	predecessors                     []processor.MemberInfo // that are certain to be gone
+	note                             *note
 
 	stores  *layered.Stores
 	runtime *processor.Runtime
 	door    *door
 	pool    *client.Pool
+	suspect *suspect.Runner
 	cache   *remotecache.Cache
 	server  *server.Server
 	client  *client.Client // asks by way of this instance's own server
@@ -72,24 +80,22 @@ func New(cfg Config) (*Instance, error) {
 		return nil, err
 	}
 	cfg = cfg.withDefaults()
-	topology := cfg.Topology
-	if topology == nil {
-		if topology, err = views.Topology(cfg.Views); err != nil {
-			return nil, err
-		}
+	topology, err := cfg.topology()
+	if err != nil {
+		return nil, err
 	}
 	if _, err := topology.Build(cfg.Processor.ApplicationID); err != nil {
 		return nil, fmt.Errorf("topology: %w", err)
 	}
 	return &Instance{
 		cfg: cfg, memory: memory, topology: topology, table: router.NewTable(), state: newStateBox(),
-		log: cfg.Logger.With("app", cfg.Processor.ApplicationID),
+		log: cfg.Logger.With("app", cfg.Processor.ApplicationID), hurried: make(chan struct{}),
 	}, nil
 }
 
 // Run is the instance: it opens the state directory and the listener, joins the group and answers queries until ctx
-// ends. Then it drains the reads, commits, leaves the group, closes the stores, and returns nil. Any other end is an
-// error that names the culprit. Every goroutine it started has ended when it returns.
+// ends. Then it gives its tasks to other instances, for up to Config.DrainTimeout ([Instance.Hurry] ends that), ends the reads,
+// commits, leaves the group, closes the stores, and returns nil. Any other end is an error that names the culprit. Every goroutine it started has ended when it returns.
 func (i *Instance) Run(ctx context.Context) error {
 	if !i.started.CompareAndSwap(false, true) {
 		return errors.New("instance: Run was called before")
@@ -116,32 +122,46 @@ func (i *Instance) run(ctx context.Context) (err error) {
 	adapt, restore := i.limitMemory(ctx)
 	defer restore()
 
-	// What others lean on ends after them: the servants when the runtime has left the group and the server has drained,
-	// the runtime when the server has drained, the server when ctx ends. A failure of any of them ends the others in the
-	// same order: a runtime that fails ends ctx first, so that the server drains before its listener closes under it.
+	// What others lean on ends after them: the servants when the runtime has left the group and the server has stopped,
+	// the runtime when the server has stopped, the server when ctx has ended and others have taken over. A failure of any of
+	// them ends the others in the same order: a runtime that fails ends ctx first, so that the server stops before its listener
+	// closes under it.
+	asked := ctx // ends when a stop is asked for
 	g, ctx := errgroup.WithContext(ctx)
 	var users sync.WaitGroup // of the servants and of the listener
 	users.Add(2)
 	work, leave := context.WithCancel(context.WithoutCancel(ctx))
 	serve, rest := context.WithCancel(context.WithoutCancel(ctx))
-	g.Go(func() error { // 1: drain the reads
+	open, shut := context.WithCancel(context.WithoutCancel(ctx))
+	runs, ended := context.WithCancel(work)
+	g.Go(func() error { // 0: give the tasks away
+		defer shut()
+		<-ctx.Done()
+		if asked.Err() != nil {
+			i.giveAway(runs, p)
+		}
+		return nil
+	})
+	g.Go(func() error { // 1: end the reads
 		defer users.Done()
 		defer leave()
 		defer i.become(work, Leaving)
-		defer context.AfterFunc(ctx, func() { i.become(work, Draining) })()
-		return p.server.Run(ctx)
+		defer context.AfterFunc(open, func() { i.become(work, Closing) })()
+		return p.server.Run(open)
 	})
 	g.Go(func() error { // 2: leave the group
 		defer users.Done()
+		defer ended()
 		return p.runtime.Run(work)
 	})
+	g.Go(func() error { return p.suspect.Run(work) })
 	g.Go(func() error { users.Wait(); rest(); return nil })
 	g.Go(func() error { return p.stores.Run(serve) }) // 3: nobody writes any more
 	g.Go(func() error { return p.cache.Run(serve) })
 	g.Go(func() error { return p.pool.Follow(serve, i.table) })
 	g.Go(func() error { i.watchMap(serve); return nil })
 	g.Go(func() error { i.rest(serve, p, adapt); return nil })
-	g.Go(func() error { // callers that come after the drain learn at once to go elsewhere
+	g.Go(func() error { // callers that come after that learn at once to go elsewhere
 		<-work.Done()
 		p.door.turnAway()
 		return nil
@@ -150,7 +170,13 @@ func (i *Instance) run(ctx context.Context) (err error) {
 		<-serve.Done()
 		return p.door.Listener.Close()
 	})
-	return g.Wait()
+	if err := g.Wait(); err != nil {
+		return err
+	}
+	if !p.runtime.HasLeft() {
+		return nil // a successor evicts what is left of this incarnation, and others do who prove it dead
+	}
+	return p.note.resign()
 }
 
 // open makes the parts, in the order in which they lean on each other. What it opened is closed again on an error.
@@ -179,6 +205,9 @@ func (i *Instance) open(ctx context.Context) (p *parts, err error) {
 	if p.processID, err = processID(dir); err != nil {
 		return p, err
 	}
+	if p.note, p.predecessors, err = succeed(dir); err != nil {
+		return p, err
+	}
 	lis, err := new(net.ListenConfig).Listen(ctx, "tcp", c.Listen)
 	if err != nil {
 		return p, fmt.Errorf("listen: %w", err)
@@ -187,10 +216,17 @@ func (i *Instance) open(ctx context.Context) (p *parts, err error) {
 	if p.endpoint, err = advertised(c.Listen, c.Advertise, lis.Addr()); err != nil {
 		return p, err
 	}
+	dial, err := i.clientTLS()
+	if err != nil {
+		return p, err
+	}
+	p.pool = client.NewPool(client.PoolConfig{
+		TLS: dial, AllowInsecure: c.TLS.AllowPlaintext, Broken: func(endpoint string, _ error) { p.suspect.Broken(endpoint) },
+	})
 	if p.runtime, err = processor.New(i.processorConfig(p, dir, reg), i.topology, p.stores, i.table); err != nil {
 		return p, err
 	}
-	if err := i.openQueries(p, reg, gatherer); err != nil {
+	if err := i.openQueries(p, dial, reg, gatherer); err != nil {
 		return p, err
 	}
 	if p.memory, err = newMemoryMetrics(reg, i.memory, p); err != nil {
@@ -202,6 +238,11 @@ func (i *Instance) open(ctx context.Context) (p *parts, err error) {
 func (i *Instance) processorConfig(p *parts, dir string, reg prometheus.Registerer) processor.Config {
 	c := i.cfg.Processor
 	c.ProcessID, c.Incarnation, c.Endpoint = p.processID, p.incarnation, p.endpoint
+	c.Predecessors = p.predecessors
+	c.Peers = &peers{
+		table: i.table, mesh: p.pool.Mesh(c.ApplicationID, p.processID), log: i.log, suspected: p.suspected,
+		self: suspect.Subject{Instance: p.processID, Incarnation: p.incarnation},
+	}
 	c.EpochFile = filepath.Join(dir, epochFile)
 	c.Logger, c.Registerer = i.log, reg
 	committed := c.Listener.Commit
@@ -209,6 +250,15 @@ func (i *Instance) processorConfig(p *parts, dir string, reg prometheus.Register
 		i.commits.Add(1)
 		if committed != nil {
 			committed(info)
+		}
+	}
+	joined := c.Listener.Member
+	c.Listener.Member = func(m processor.MemberInfo) {
+		if err := p.note.add(m); err != nil { // then a crash costs a session timeout
+			i.log.Warn("member not noted for a successor", "error", err)
+		}
+		if joined != nil {
+			joined(m)
 		}
 	}
 	told := c.Listener.StateChange
@@ -224,13 +274,9 @@ func (i *Instance) processorConfig(p *parts, dir string, reg prometheus.Register
 }
 
 // openQueries makes what answers and asks.
-func (i *Instance) openQueries(p *parts, reg prometheus.Registerer, gatherer prometheus.Gatherer) error {
+func (i *Instance) openQueries(p *parts, dial *tls.Config, reg prometheus.Registerer, gatherer prometheus.Gatherer) (err error) {
 	c := i.cfg
-	dial, err := i.clientTLS()
-	if err != nil {
-		return err
-	}
-	p.pool = client.NewPool(client.PoolConfig{TLS: dial, AllowInsecure: c.TLS.AllowPlaintext})
+	p.suspect = i.suspicion(p, reg)
 	p.cache = remotecache.New(remotecache.Config{
 		TTL: c.CacheTTL, NegativeTTL: c.CacheNegativeTTL, MaxBytes: c.CacheBytes, Registerer: reg,
 	}, i.table)
@@ -238,7 +284,8 @@ func (i *Instance) openQueries(p *parts, reg prometheus.Registerer, gatherer pro
 		Application: c.Processor.ApplicationID, Instance: p.processID, Endpoint: p.endpoint,
 		Listener: p.door, AdminListen: c.AdminListen, AllowInsecure: c.TLS.AllowPlaintext,
 		MaxBytes: c.Limits.Bytes, MaxRequests: c.Limits.Requests, MaxScans: c.Limits.Scans, MaxBatchKeys: c.Limits.BatchKeys,
-		DefaultDeadline: c.Limits.Deadline, DefaultMaxStaleness: max(c.DefaultMaxStaleness, 0), DrainTimeout: c.ShutdownTimeout,
+		MaxCopies: c.Limits.Copies, CopyBytesPerSecond: c.Limits.CopyBytesPerSecond,
+		DefaultDeadline: c.Limits.Deadline, DefaultMaxStaleness: max(c.DefaultMaxStaleness, 0), GracePeriod: c.ShutdownTimeout,
 		Logger: i.log, Registerer: reg, Gatherer: gatherer,
 	}
 	if c.TLS.enabled() {
@@ -248,6 +295,13 @@ func (i *Instance) openQueries(p *parts, reg prometheus.Registerer, gatherer pro
 		}
 	}
 	deps := server.Deps{Stores: p.runtime, Peers: p.pool, Table: i.table, Cache: p.cache, Ready: i.ready, Status: i.status}
+	deps.Mesh = p.suspect
+	deps.Holdings = p.runtime.Holdings
+	deps.Drainer = p.runtime
+	deps.Suspected = p.suspected
+	if !c.Processor.NoSnapshots {
+		deps.Copies = p.runtime
+	}
 	if p.server, err = server.New(conf, deps); err != nil {
 		return err
 	}
@@ -292,6 +346,9 @@ func (i *Instance) close(ctx context.Context, p *parts) error {
 		if err := p.door.Listener.Close(); !errors.Is(err, net.ErrClosed) {
 			errs = append(errs, err)
 		}
+	}
+	if p.note != nil {
+		errs = append(errs, p.note.close())
 	}
 	if p.stores != nil {
 		errs = append(errs, p.stores.Close())

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/statemesh/statemesh/processor"
 	"github.com/statemesh/statemesh/router"
@@ -45,6 +46,23 @@ func (i *Instance) Map() *router.Snapshot { return i.table.Load() }
 func (i *Instance) Tasks() []processor.TaskInfo {
 	if p := i.parts.Load(); p != nil {
 		return p.runtime.Tasks()
+	}
+	return nil
+}
+
+// Standbys lists the copies that this instance keeps of tasks that others run, with how far they are.
+func (i *Instance) Standbys() []processor.StandbyInfo {
+	if p := i.parts.Load(); p != nil {
+		return p.runtime.Standbys()
+	}
+	return nil
+}
+
+// Holdings lists what this instance has of tasks, its own and copies of others', with the role and how far each is. Those of all
+// instances are in [client.Client.Holdings].
+func (i *Instance) Holdings() []router.Holding {
+	if p := i.parts.Load(); p != nil {
+		return p.runtime.Holdings()
 	}
 	return nil
 }
@@ -126,7 +144,43 @@ type Status struct {
 	State       string       `json:"state"`
 	Epoch       int64        `json:"epoch"`
 	Tasks       []TaskStatus `json:"tasks"`
-	Memory      []MemoryUse  `json:"memory"`
+	// Standbys are the copies kept of tasks that other instances run.
+	Standbys []StandbyStatus `json:"standbys"`
+	// Holdings are both, and what is left of tasks that ran here, each with its role and how far it is.
+	Holdings []HoldingStatus `json:"holdings"`
+	Memory   []MemoryUse     `json:"memory"`
+}
+
+// HoldingStatus is what the instance has of one task in a [Status]. It has the names that `statemesh copies -o json` has.
+type HoldingStatus struct {
+	Task  string `json:"task"`
+	Role  string `json:"role"`  // owner, standby, warm-up, retained
+	State string `json:"state"` // starting, restoring, copying, serving, following, resting
+	// Restored and Total count changelog offsets of a restore, or rows while the copy of another instance is taken.
+	Restored int64 `json:"restored,omitempty"`
+	Total    int64 `json:"total,omitempty"`
+	// From is the instance whose copy is taken, Bytes how much has come of its keys and values.
+	From  string `json:"from,omitempty"`
+	Bytes int64  `json:"bytes,omitempty"`
+	// LeftMS estimates how long the rest of a restore takes, in milliseconds; 0 when unknown.
+	LeftMS int64 `json:"left_ms,omitempty"`
+	// Lag counts changelog offsets that are known and not applied; -1 when the ends are unknown.
+	Lag int64 `json:"lag"`
+	// AgeMS is the proven upper limit of how old the copy is, in milliseconds; -1 when nothing is proven.
+	AgeMS int64 `json:"age_ms"`
+}
+
+// StandbyStatus is a copy in a [Status].
+type StandbyStatus struct {
+	Task string `json:"task"`
+	// Warmup: the task comes here once the copy has caught up.
+	Warmup bool `json:"warmup,omitempty"`
+	// Ready: the copy answers reads within their bound.
+	Ready bool `json:"ready"`
+	// Lag counts changelog offsets that are known and not applied yet.
+	Lag int64 `json:"lag"`
+	// AgeMS is the proven upper limit of how old the copy is, in milliseconds; -1 when nothing is proven.
+	AgeMS int64 `json:"age_ms"`
 }
 
 // TaskStatus is a task in a [Status].
@@ -134,14 +188,17 @@ type TaskStatus struct {
 	Task     string `json:"task"`
 	Serving  bool   `json:"serving"`
 	Sequence int64  `json:"sequence"`
-	// Restored and Total count changelog offsets of a restore.
+	// Restored and Total count changelog offsets of a restore, or rows while the copy of another instance is taken.
 	Restored int64 `json:"restored,omitempty"`
 	Total    int64 `json:"total,omitempty"`
 }
 
 // Status describes the instance.
 func (i *Instance) Status() Status {
-	s := Status{Application: i.cfg.Processor.ApplicationID, State: i.State().String(), Tasks: []TaskStatus{}, Memory: i.Memory()}
+	s := Status{
+		Application: i.cfg.Processor.ApplicationID, State: i.State().String(), Tasks: []TaskStatus{}, Standbys: []StandbyStatus{},
+		Holdings: []HoldingStatus{}, Memory: i.Memory(),
+	}
 	if p := i.parts.Load(); p != nil {
 		s.Instance, s.Incarnation, s.Endpoint = p.processID, p.incarnation, p.endpoint
 	}
@@ -153,7 +210,24 @@ func (i *Instance) Status() Status {
 			Task: t.ID.String(), Serving: t.Serving, Sequence: int64(t.Checkpoint.Sequence), Restored: t.Restored, Total: t.Total,
 		})
 	}
+	for _, c := range i.Standbys() {
+		s.Standbys = append(s.Standbys, StandbyStatus{Task: c.ID.String(), Warmup: c.Warmup, Ready: c.Exact, Lag: c.Lag, AgeMS: millis(c.Age)})
+	}
+	for _, h := range i.Holdings() {
+		s.Holdings = append(s.Holdings, HoldingStatus{
+			Task: h.Task.String(), Role: h.Role.String(), State: h.State.String(), Restored: h.Restored, Total: h.Total,
+			From: h.From, Bytes: h.Bytes, LeftMS: h.Left.Milliseconds(), Lag: h.Lag, AgeMS: millis(h.Age),
+		})
+	}
 	return s
+}
+
+// millis of an age; -1 when nothing is proven.
+func millis(age time.Duration) int64 {
+	if age < 0 {
+		return -1
+	}
+	return age.Milliseconds()
 }
 
 func (i *Instance) status() any { return i.Status() }

@@ -7,6 +7,9 @@ import (
 	"sync"
 	"time"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
 	"github.com/statemesh/statemesh/proto/statemesh/v1"
 	"github.com/statemesh/statemesh/proto/wire"
 	"github.com/statemesh/statemesh/router"
@@ -17,7 +20,9 @@ import (
 type group struct {
 	target router.Replica
 	parts  []store.Partition
-	err    error
+	// patience is how long this one is waited for, since there is another to ask; 0: as long as the caller waits.
+	patience time.Duration
+	err      error
 }
 
 // ask carries out an operation over partitions: open says which of them still have to be asked, by a map; send asks one
@@ -82,16 +87,17 @@ func (c *Client) round(
 func (a *attempts) group(s *router.Snapshot, parts []store.Partition) ([]group, error) {
 	groups := make([]group, 0, 1)
 	for _, p := range parts {
-		target, err := a.target(s, p)
+		target, copies, err := a.target(s, p)
 		if err != nil {
 			return nil, err
 		}
 		i := slices.IndexFunc(groups, func(g group) bool { return g.target.Endpoint == target.Endpoint })
 		if i < 0 {
 			i = len(groups)
-			groups = append(groups, group{target: target})
+			groups = append(groups, group{target: target, patience: a.patience(copies)})
 		}
 		groups[i].parts = append(groups[i].parts, p)
+		groups[i].patience = min(groups[i].patience, a.patience(copies)) // of all its partitions, or of none
 	}
 	return groups, nil
 }
@@ -102,11 +108,21 @@ func (c *Client) sendAll(
 	send func(context.Context, statemeshv1.QueryServiceClient, []store.Partition) error,
 ) {
 	one := func(g *group) {
+		ask := ctx
+		if g.patience > 0 {
+			var cancel context.CancelFunc
+			ask, cancel = context.WithTimeout(ctx, g.patience)
+			defer cancel()
+		}
 		q, err := c.pool.Query(g.target.Endpoint)
 		if err == nil {
-			err = send(ctx, q, g.parts)
+			err = send(ask, q, g.parts)
 		}
 		g.err = wire.FromStatus(err)
+		if g.patience > 0 && ctx.Err() == nil && (ask.Err() != nil || calledOff(err)) && err != nil {
+			g.err = &slowError{after: g.patience}
+			c.pool.doubt(g.target.Endpoint, 4*g.patience)
+		}
 	}
 	if len(groups) == 0 {
 		return
@@ -119,12 +135,23 @@ func (c *Client) sendAll(
 	wg.Wait()
 }
 
+// calledOff reports whether a call ended because its time was over, as either end says it: the server's clock may be the first.
+func calledOff(err error) bool {
+	c := status.Code(err)
+	return c == codes.Canceled || c == codes.DeadlineExceeded
+}
+
 // accept checks an answer against the caller's bound and brings its age up to now: what an answer says holds for the
 // moment it was sent, which nobody here knows but that it was after sent.
 func (c *Client) accept(name store.Name, o *callOptions, a *wire.Answer, sent time.Time) error {
 	c.heard(a.Epoch)
-	a.Facts.Age += time.Since(sent)
-	if bound := o.read.MaxStaleness; bound > 0 && a.Facts.Age > bound {
+	if a.Facts.Partial != nil && !o.read.Partial {
+		return wire.ErrMalformed
+	}
+	if a.Facts.Age >= 0 { // else nothing is proven of a partial state
+		a.Facts.Age += time.Since(sent)
+	}
+	if bound := o.read.MaxStaleness; bound > 0 && (a.Facts.Age > bound || a.Facts.Age < 0) {
 		return &store.NotReadyError{
 			Store: name, Partition: a.Partition,
 			Reason: "the answer was " + a.Facts.Age.Round(time.Microsecond).String() + " old when it arrived, the bound is " + bound.String(),

@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -35,6 +36,7 @@ type attempts struct {
 	force      bool              // the map failed us: ask for a newer one first
 	hops       int
 	overloaded int
+	slow       bool // one was given up as slow: from now on everybody has as long as the caller
 	reread     bool // a newer map was asked for because of an unknown store or a wrong partition
 }
 
@@ -66,35 +68,37 @@ func (a *attempts) topology(ctx context.Context) (*router.Snapshot, error) {
 
 // target says whom to ask for partition p: who was named, the owner, a standby, or, when none of these can be reached,
 // anybody: a hop from there may get through where this client does not.
-func (a *attempts) target(s *router.Snapshot, p store.Partition) (router.Replica, error) {
+// copies is how many of those that the map has may be asked.
+func (a *attempts) target(s *router.Snapshot, p store.Partition) (r router.Replica, copies int, err error) {
 	if a.opts.via != "" {
-		return router.Replica{Endpoint: a.opts.via}, nil
+		return router.Replica{Endpoint: a.opts.via}, 1, nil
 	}
 	if !a.opts.anyone {
 		if r, ok := a.c.movedOwner(s, a.name, p); ok && !a.triedEndpoint(r.Endpoint) {
-			return r, nil
+			return r, 1, nil
 		}
 		route := router.Decide(s, router.Query{
 			Store: a.name, Partition: p, Prefer: a.opts.prefer(), MaxStaleness: a.opts.read.MaxStaleness, Tried: a.tried,
 		})
 		if route.Verdict == router.Remote {
+			copies = len(route.Candidates)
 			if info, err := s.Store(a.name); err == nil && info.Global { // all have it: share the work
-				return route.Candidates[rand.IntN(len(route.Candidates))], nil
+				return route.Candidates[rand.IntN(len(route.Candidates))], copies, nil
 			}
-			return route.Candidates[0], nil
+			return a.c.pool.reachable(route.Candidates), copies, nil
 		}
 		if !errors.Is(route.Err, store.ErrNoReplica) {
-			return router.Replica{}, route.Err
+			return router.Replica{}, 0, route.Err
 		}
 	}
 	all := s.Instances()
 	rand.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
 	for i := range all {
 		if all[i].Endpoint != "" && !a.triedEndpoint(all[i].Endpoint) {
-			return router.Replica{Instance: all[i].ID, Endpoint: all[i].Endpoint}, nil
+			return router.Replica{Instance: all[i].ID, Endpoint: all[i].Endpoint}, 1, nil
 		}
 	}
-	return router.Replica{}, &store.NoReplicaError{
+	return router.Replica{}, 0, &store.NoReplicaError{
 		Store: a.name, Partition: p, Epoch: int64(s.Epoch()), Candidates: slices.Clone(a.tried),
 	}
 }
@@ -178,6 +182,9 @@ func (a *attempts) judge(s *router.Snapshot, f failure) (wait time.Duration, ret
 		return max(atLeast(e.RetryAfter), round), a.overloaded <= maxOverloaded
 	}
 	if e, ok := errors.AsType[*store.NotReadyError](err); ok {
+		if a.another(s, f) {
+			return 0, true
+		}
 		a.tried, a.force = nil, a.c.following.Load() == 0
 		return max(atLeast(e.RetryAfter), round), true
 	}
@@ -185,14 +192,17 @@ func (a *attempts) judge(s *router.Snapshot, f failure) (wait time.Duration, ret
 		a.tried, a.force = nil, a.c.following.Load() == 0
 		return max(atLeast(e.RetryAfter), round), true
 	}
+	if _, ok := errors.AsType[*slowError](err); ok { // no retry: the copy is asked in its place
+		a.slow = true
+		a.tried = append(a.tried, candidate(target, err))
+		return -1, true
+	}
 	switch {
 	case errors.Is(err, store.ErrNoReplica), errors.Is(err, ErrNoMap):
 		a.tried, a.force = nil, a.c.following.Load() == 0
 		return round, true
 	case elsewhere(err):
-		a.tried = append(a.tried, store.Candidate{
-			Instance: target.Instance, Endpoint: target.Endpoint, Role: target.Role, Reason: err.Error(),
-		})
+		a.tried = append(a.tried, candidate(target, err))
 		a.force = a.force || len(a.tried) == 1 // it may have left; others know
 		return 0, true
 	case errors.Is(err, store.ErrUnknownStore), errors.Is(err, store.ErrWrongPartition):
@@ -205,6 +215,42 @@ func (a *attempts) judge(s *router.Snapshot, f failure) (wait time.Duration, ret
 		return 0, false
 	}
 }
+
+// another passes over a copy that is not ready, if the map has one more that may meet the caller's bound: a standby need not wait
+// for the owner.
+func (a *attempts) another(s *router.Snapshot, f failure) bool {
+	e, ok := errors.AsType[*store.NotReadyError](f.err)
+	if !ok || s == nil || f.target.Instance == "" || e.Store != a.name {
+		return false
+	}
+	tried := append(slices.Clone(a.tried), candidate(f.target, f.err))
+	route := router.Decide(s, router.Query{
+		Store: a.name, Partition: e.Partition, Prefer: a.opts.prefer(), MaxStaleness: a.opts.read.MaxStaleness, Tried: tried,
+	})
+	if route.Verdict != router.Remote {
+		return false
+	}
+	a.tried = tried
+	return true
+}
+
+// patience is how long a target is waited for of which there are so many copies to ask, 0 for as long as the caller waits. A paused instance
+// keeps its connections and says nothing: who accepts a copy need not wait until that is noticed.
+func (a *attempts) patience(copies int) time.Duration {
+	if copies < 2 || a.slow {
+		return 0
+	}
+	return max(a.c.cfg.StandbyAfter, 0)
+}
+
+func candidate(r router.Replica, err error) store.Candidate {
+	return store.Candidate{Instance: r.Instance, Endpoint: r.Endpoint, Role: r.Role, Reason: err.Error()}
+}
+
+// slowError says that an instance was not waited for any longer, because there was another one to ask.
+type slowError struct{ after time.Duration }
+
+func (e *slowError) Error() string { return fmt.Sprintf("no answer within %s", e.after) }
 
 // elsewhere reports whether err is about the instance that was asked, so that another may do better.
 func elsewhere(err error) bool {
@@ -226,6 +272,8 @@ func (a *attempts) fail(ctx context.Context) error {
 // reasonOf is the label of a retry.
 func reasonOf(err error) string {
 	switch {
+	case errors.As(err, new(*slowError)):
+		return "SLOW"
 	case errors.Is(err, wire.ErrUnreachable):
 		return "UNREACHABLE"
 	case errors.Is(err, ErrNoMap):

@@ -37,6 +37,10 @@ type Config struct {
 	// Timeout ends a call whose context has no deadline; for a scan it is the longest time without progress, and a stream
 	// that is silent for half of it is given up for another one. Default 10s: longer than a fail-over should take.
 	Timeout time.Duration
+	// StandbyAfter is how long a read that accepts a copy ([MaxStaleness]) waits for an instance before it asks the next one that
+	// has the partition, and how long, four times as much, that one is asked before the slow one again. Default 250ms: many times
+	// what an answer takes, a small part of what a caller waits. Negative: it waits as long as the caller does.
+	StandbyAfter time.Duration
 	// MaxMessageBytes bounds a message in either direction. Default 16 MiB, like the server's: see
 	// [github.com/statemesh/statemesh/proto/wire.MaxMessageBytes].
 	MaxMessageBytes int
@@ -53,6 +57,7 @@ func (c Config) withDefaults() Config {
 	if c.Timeout <= 0 {
 		c.Timeout = 10 * time.Second
 	}
+	c.StandbyAfter = cmp.Or(c.StandbyAfter, 250*time.Millisecond)
 	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
 	return c
 }

@@ -38,6 +38,7 @@ type mesh struct {
 	epoch   router.Epoch
 	members map[string]*member // by id
 	owner   map[store.Partition]string
+	standby map[store.Partition]string // another instance with a copy, if any
 	data    map[store.Partition]map[string]string
 	hosts   map[string]*bufconn.Listener // by endpoint
 	dials   map[string]int
@@ -72,6 +73,8 @@ type member struct {
 	// cutAt, if set, ends each scan that has more rows than that.
 	cutAt atomic.Pointer[cut]
 	age   time.Duration
+	// partial, if set, is what answers are.
+	partial *store.Partial
 }
 
 func newMesh(tb testing.TB, partitions int32, ids ...string) *mesh {
@@ -407,10 +410,23 @@ func (mb *member) ListStores(context.Context, *statemeshv1.ListStoresRequest) (*
 	return &statemeshv1.ListStoresResponse{Application: s.GetApplication(), Epoch: s.GetEpoch(), Stores: s.GetStores()}, nil
 }
 
-func (mb *member) ListInstances(context.Context, *statemeshv1.ListInstancesRequest) (*statemeshv1.ListInstancesResponse, error) {
+// ListInstances says of each instance that it holds what it owns, and that it looked 5 ms ago.
+func (mb *member) ListInstances(_ context.Context, req *statemeshv1.ListInstancesRequest) (*statemeshv1.ListInstancesResponse, error) {
 	s, _, err := mb.metadata()
 	if err != nil {
 		return nil, err
+	}
+	for _, in := range s.GetInstances() {
+		if !req.GetWithHoldings() {
+			continue
+		}
+		h := wire.Holdings{LookedBefore: 5 * time.Millisecond}
+		for _, id := range in.GetActive() {
+			h.Of = append(h.Of, router.Holding{
+				Task: store.TaskID{Partition: store.Partition(id.GetPartition())}, Role: router.HeldAsOwner, State: router.HoldingServing, Age: mb.age,
+			})
+		}
+		in.Holdings = wire.FromHoldings(h)
 	}
 	return &statemeshv1.ListInstancesResponse{Application: s.GetApplication(), Epoch: s.GetEpoch(), Instances: s.GetInstances(), Moving: s.GetMoving()}, nil
 }
@@ -442,6 +458,11 @@ func (m *mesh) snapshot() (router.Data, <-chan struct{}) {
 				in.Active = append(in.Active, store.TaskID{Partition: p})
 			}
 		}
+		for p, o := range m.standby {
+			if o == id {
+				in.Standby = append(in.Standby, store.TaskID{Partition: p})
+			}
+		}
 		d.Instances = append(d.Instances, in)
 	}
 	return d, m.changed
@@ -455,6 +476,9 @@ func (mb *member) place(p store.Partition) (answerer string, epoch router.Epoch,
 		return "", 0, &store.InvalidRequestError{Field: "partition", Reason: "out of range"}
 	}
 	owner := mb.m.owner[p]
+	if mb.m.standby[p] == mb.id {
+		return mb.id, mb.m.epoch, nil
+	}
 	if owner == mb.id || mb.forward.Load() {
 		return owner, mb.m.epoch, nil
 	}
@@ -477,10 +501,18 @@ func (mb *member) enter(ctx context.Context, what string, name string) error {
 func (mb *member) answer(p store.Partition, owner string, epoch router.Epoch) wire.Answer {
 	pos := store.Position{}
 	pos.Set("in", p, 41)
-	return wire.Answer{
-		Partition: p, Epoch: epoch, Instance: owner, Endpoint: owner + ":1",
-		Facts: store.Facts{Role: store.RoleActive, Sequence: 9, Position: pos, Age: mb.age},
+	role := store.RoleActive
+	if mb.m.standby[p] == mb.id {
+		role = store.RoleStandby
 	}
+	a := wire.Answer{
+		Partition: p, Epoch: epoch, Instance: owner, Endpoint: owner + ":1",
+		Facts: store.Facts{Role: role, Sequence: 9, Position: pos, Age: mb.age, Partial: mb.partial},
+	}
+	if mb.partial != nil {
+		a.Facts.Age = -1
+	}
+	return a
 }
 
 func (mb *member) metadata() (*statemeshv1.MetadataSnapshot, <-chan struct{}, error) {

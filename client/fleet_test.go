@@ -68,7 +68,7 @@ func startFleetWith(limits server.Config, ids ...string) *fleet {
 		srv, err := server.New(
 			server.Config{
 				Application: application, Instance: id, Endpoint: n.endpoint, Listener: lis,
-				DefaultMaxStaleness: server.DefaultMaxStaleness, DrainTimeout: time.Second,
+				DefaultMaxStaleness: server.DefaultMaxStaleness, GracePeriod: time.Second,
 				MaxScanRows: limits.MaxScanRows, ScanChunkBytes: limits.ScanChunkBytes,
 			},
 			server.Deps{Stores: n, Peers: n.pool, Table: n.table, Cache: cache})

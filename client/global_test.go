@@ -33,7 +33,7 @@ func TestGlobalStoreIsSpread(t *testing.T) {
 		a := c.begin("get", "rates", gather(opts))
 		asked := make(map[string]int)
 		for range 300 {
-			r, err := a.target(s, 0)
+			r, _, err := a.target(s, 0)
 			if err != nil || r.Role != store.RoleActive {
 				t.Fatalf("%+v, %v", r, err)
 			}
@@ -43,7 +43,7 @@ func TestGlobalStoreIsSpread(t *testing.T) {
 			t.Errorf("asked %v", asked)
 		}
 		a.tried = []store.Candidate{{Instance: "a", Endpoint: "a:1"}, {Instance: "c", Endpoint: "c:1"}}
-		if r, err := a.target(s, 0); err != nil || r.Instance != "b" {
+		if r, _, err := a.target(s, 0); err != nil || r.Instance != "b" {
 			t.Errorf("after a and c: %+v, %v", r, err)
 		}
 	}

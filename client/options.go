@@ -73,6 +73,13 @@ func Isolation(level store.Isolation) Option {
 	return func(o *callOptions) { o.read.Isolation = level }
 }
 
+// Partial accepts, when no copy can answer otherwise, what one has so far that is being restored: the answer's Facts.Partial then
+// says how far that is. Values may be old, and what is not there may be there: an [store.ErrNotFound] that is no proof is an
+// [store.ErrPartial] too. Such an answer meets no token, so it is never given to a call that has one, by [AtLeast] or by a session
+// that has seen something, and [MaxStaleness] only as far as its age is proven. A scan of such a state ends, after its rows, with an
+// error that is [store.ErrPartial].
+func Partial() Option { return func(o *callOptions) { o.read.Partial = true } }
+
 // AtLeast is what the answer must contain: the token of an earlier answer of this store, or the positions of a produce
 // acknowledgement. A replica that has not come so far is passed over; *[store.BehindError] when none has, at once unless
 // there is a [Wait]. A [ReadSession] does this by itself.

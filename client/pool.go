@@ -9,6 +9,7 @@ import (
 	"net"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc"
@@ -38,6 +39,9 @@ type PoolConfig struct {
 	MaxMessageBytes int
 	// Dial replaces the TCP dialer, for tests and tunnels. addr is the endpoint.
 	Dial func(ctx context.Context, addr string) (net.Conn, error)
+	// Broken is told of every connection that could not be made or that was not ended from here, with the reason. It must not
+	// block. With it, connections that nobody uses stay open: they tell when the other end is gone.
+	Broken func(endpoint string, err error)
 }
 
 // Pool has one connection per endpoint, made when it is first used. It is no cache: a connection lives as long as its
@@ -90,7 +94,10 @@ func NewPool(cfg PoolConfig) *Pool {
 			grpc.MaxCallSendMsgSize(cfg.MaxMessageBytes),
 		),
 	}
-	if cfg.Dial != nil {
+	switch {
+	case cfg.Broken != nil:
+		p.opts = append(p.opts, grpc.WithContextDialer(watching(cfg.Dial, cfg.Broken)), grpc.WithIdleTimeout(0))
+	case cfg.Dial != nil:
 		p.opts = append(p.opts, grpc.WithContextDialer(cfg.Dial))
 	}
 	return p
@@ -193,6 +200,9 @@ type peer struct {
 	endpoint string
 	query    statemeshv1.QueryServiceClient
 	metadata statemeshv1.MetadataServiceClient
+
+	// doubtedUntil is until when others are asked first, Unix nanoseconds.
+	doubtedUntil atomic.Int64
 
 	mu sync.Mutex
 	// Invariant: conn is not nil while calls > 0, unless the peer is closed.

@@ -75,11 +75,14 @@ func (c *Client) scan(ctx context.Context, what scan, opts []Option) iter.Seq2[R
 				return
 			}
 			if seg == nil {
-				return
+				break
 			}
 			if !yield(seg.take(), nil) {
 				return
 			}
+		}
+		if s.partial != nil {
+			yield(Row{}, s.partial)
 		}
 	}
 }
@@ -91,6 +94,7 @@ type scan struct {
 	q        ScanQuery
 	o        *callOptions
 	segments []*segment
+	partial  error // some of the rows are of a copy that is being restored
 
 	// Of stores with times: only rows of this key; nil: of any. And the times, put into a request.
 	key   []byte

@@ -97,7 +97,7 @@ func (g *segment) step(ctx, patient context.Context, a *attempts) (*router.Snaps
 		if err != nil {
 			return m, failure{err: err}
 		}
-		target, err := a.target(m, g.parts[0])
+		target, _, err := a.target(m, g.parts[0])
 		if err != nil {
 			return m, failure{err: err}
 		}
@@ -252,6 +252,12 @@ func (g *segment) answers(ms []*statemeshv1.Answer) error {
 	for i := range answers {
 		if err := g.s.c.accept(g.s.name, g.s.o, &answers[i], g.stream.sent); err != nil {
 			return err
+		}
+		if p := answers[i].Facts.Partial; p != nil {
+			g.s.partial = &CallError{
+				Op: "scan", Store: g.s.name, Endpoint: g.stream.target.Endpoint, Attempts: 1, Took: time.Since(g.stream.sent),
+				Err: fmt.Errorf("%w: partition %d: %s", store.ErrPartial, answers[i].Partition, p),
+			}
 		}
 	}
 	if g.s.q.Answers != nil {

@@ -190,19 +190,26 @@ func snapshotOf(m *statemeshv1.MetadataSnapshot) (*router.Snapshot, error) {
 	return s, nil
 }
 
+// ours checks who an instance answers for: who answers first decides, where the configuration does not say.
+func (c *Client) ours(endpoint, application string) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.app == "" {
+		c.app = application
+	}
+	if application != c.app {
+		return &store.InvalidRequestError{
+			Field: "application", Reason: fmt.Sprintf("%s answers for %q, want %q", endpoint, application, c.app),
+		}
+	}
+	return nil
+}
+
 // install puts a map into the table, lets go of what it replaces, and checks that it is of the right application. A map
 // that is not newer than the present one is fine: the present one is confirmed.
 func (c *Client) install(ctx context.Context, endpoint string, s *router.Snapshot) error {
-	c.mu.Lock()
-	if c.app == "" {
-		c.app = s.Application()
-	}
-	app := c.app
-	c.mu.Unlock()
-	if s.Application() != app {
-		return &store.InvalidRequestError{
-			Field: "application", Reason: fmt.Sprintf("%s answers for %q, want %q", endpoint, s.Application(), app),
-		}
+	if err := c.ours(endpoint, s.Application()); err != nil {
+		return err
 	}
 	switch err := c.table.Publish(s); {
 	case errors.Is(err, router.ErrOldEpoch):
@@ -213,7 +220,7 @@ func (c *Client) install(ctx context.Context, endpoint string, s *router.Snapsho
 		return err
 	}
 	c.m.maps.WithLabelValues("ok").Inc()
-	c.cfg.Logger.InfoContext(ctx, "map learned", "app", app, "epoch", int64(s.Epoch()), "host", endpoint)
+	c.cfg.Logger.InfoContext(ctx, "map learned", "app", s.Application(), "epoch", int64(s.Epoch()), "host", endpoint)
 	c.retain()
 	return nil
 }

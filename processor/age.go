@@ -73,10 +73,21 @@ func (a *age) provenLocked() (time.Time, bool) {
 	if a.lost {
 		return time.Time{}, false
 	}
+	return a.lastLocked(), true
+}
+
+func (a *age) lastLocked() time.Time {
 	if !a.ending.IsZero() && a.ending.Before(a.accepted) {
-		return a.ending, true
+		return a.ending
 	}
-	return a.accepted, true
+	return a.accepted
+}
+
+// last is the latest time at which the state is known to have been whole, whoever owns it now.
+func (a *age) last() time.Time {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.lastLocked()
 }
 
 // prove returns a time not longer ago than bound (0: half the session timeout), and not before after, at which the state

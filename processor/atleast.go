@@ -22,7 +22,7 @@ func (r *Runtime) readAtLeast(ctx context.Context, bs *builtStore, id store.Task
 	if err := w.refuse(); err != nil {
 		return nil, err
 	}
-	changed := r.changed(id)
+	changed, proven := r.changed(id)
 	rd, err := w.look(ctx)
 	if err == nil {
 		return rd, nil
@@ -45,7 +45,7 @@ func (r *Runtime) readAtLeast(ctx context.Context, bs *builtStore, id store.Task
 				return nil, err
 			}
 			w.outcome = err
-			w.sleep(bounded, changed)
+			w.sleep(bounded, changed, proven)
 		}
 		switch {
 		case ctx.Err() != nil:
@@ -53,7 +53,7 @@ func (r *Runtime) readAtLeast(ctx context.Context, bs *builtStore, id store.Task
 		case bounded.Err() != nil:
 			return nil, w.outcome
 		}
-		changed = r.changed(id)
+		changed, proven = r.changed(id)
 		if rd, err = w.look(bounded); err == nil {
 			return rd, nil
 		}
@@ -70,6 +70,8 @@ type waiting struct {
 	// onlyCut: the last look found everything but the cut. unproven: a confirmation of the owner is missing, for which
 	// nothing wakes a waiter but time.
 	onlyCut, unproven bool
+	// owned: the last look was at an owner.
+	owned bool
 	// outcome is what the caller is told when its time is over.
 	outcome error
 }
@@ -86,6 +88,11 @@ func (w *waiting) look(ctx context.Context) (*reading, error) {
 	if read && w.cutMet(&cp) {
 		return rd, nil
 	}
+	if rd.forsaken || w.owned && rd.role == store.RoleStandby {
+		rd.Close() // it will never have more, or the task has left since the wait began here
+		return nil, w.r.notHere(w.bs.spec.Name, w.id)
+	}
+	w.owned = rd.role == store.RoleActive
 	w.onlyCut = read
 	w.outcome = w.behind(rd.token(&cp), rd.position())
 	rd.Close()
@@ -124,16 +131,23 @@ func passes(err error) bool {
 		return true
 	}
 	e, ok := errors.AsType[*store.NotReadyError](err)
-	return ok && (e.Reason == reasonStarting || e.Reason == reasonRestoring || e.Reason == reasonUnproven)
+	return ok && (e.Building || e.Reason == reasonStarting || e.Reason == reasonUnproven)
 }
 
-// sleep waits until looking again is worth it, at most until ctx ends.
-func (w *waiting) sleep(ctx context.Context, changed <-chan struct{}) {
-	var again time.Duration
+// sleep waits until looking again is worth it, at most until ctx ends: until something is published, or more is proven of it.
+func (w *waiting) sleep(ctx context.Context, changed, proven <-chan struct{}) {
+	var again <-chan time.Time
 	if w.unproven {
-		again = probeInterval
+		t := time.NewTimer(probeInterval)
+		defer t.Stop()
+		again = t.C
 	}
-	await(ctx, changed, again)
+	select {
+	case <-changed:
+	case <-proven:
+	case <-again:
+	case <-ctx.Done():
+	}
 }
 
 // await waits for a change, at most until ctx ends; again is after how long to look anyway, 0 for never.
@@ -216,21 +230,30 @@ func (r *Runtime) logOf(bs *builtStore) (topic string, info topics.Info) {
 	return topic, r.internal[topic]
 }
 
-// changed returns a channel that is closed when a task on this instance has come further or leaves; nil when it is not
-// here.
-func (r *Runtime) changed(id store.TaskID) <-chan struct{} {
-	if e := r.tasks.lookup(id); e != nil {
-		return e.mark.changed()
+// changed returns a channel that is closed when a task on this instance has come further or leaves, nil when it is not here; and
+// one that is closed when more is proven of a copy that is followed, else nil.
+func (r *Runtime) changed(id store.TaskID) (changed, proven <-chan struct{}) {
+	e := r.tasks.lookup(id)
+	if e == nil {
+		return nil, nil
 	}
-	return nil
+	changed = e.mark.changed()
+	if !e.serving && e.replica != nil && e.replica.watched != nil && e.thread == followed {
+		proven = e.replica.watched.Changed()
+	}
+	return changed, proven
 }
 
-// token is that of a commit: how far the changelog of the store is when the commit is in it. A store without a changelog
-// has nothing that another owner could be asked for.
+// token is that of a commit: how far the changelog of the store is when the commit is in it, up to its last record. A store
+// without a changelog has nothing that another owner could be asked for.
 func (r *reading) token(cp *store.Checkpoint) store.Token {
 	log, ok := cp.Changelogs[r.name]
 	if !ok {
 		return store.Token{}
 	}
-	return store.Token{Cuts: map[store.Partition]store.Cut{r.partition: {TopicID: log.TopicID, Next: log.Next}}}
+	cut := store.Cut{TopicID: log.TopicID, Next: log.Next}
+	if f := r.proven.follower; f != nil {
+		cut = f.Token(r.name, log)
+	}
+	return store.Token{Cuts: map[store.Partition]store.Cut{r.partition: cut}}
 }

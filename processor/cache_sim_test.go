@@ -241,6 +241,7 @@ func (f *fleet) failOffsetCommits(now func() bool) *atomic.Int64 {
 			return nil, nil, false
 		}
 		failures.Add(1)
+		f.happened("broker", "refused with UNKNOWN_SERVER_ERROR: TxnOffsetCommit")
 		r := req.(*kmsg.TxnOffsetCommitRequest)
 		resp := r.ResponseKind().(*kmsg.TxnOffsetCommitResponse)
 		for _, rt := range r.Topics {

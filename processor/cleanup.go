@@ -100,7 +100,7 @@ func promised(view *group.View, process string) (tasks map[store.TaskID]bool, me
 		if !mine {
 			continue
 		}
-		for _, id := range slices.Concat(m.Assignment.Active, m.Assignment.Standby, m.Assignment.Incoming) {
+		for _, id := range slices.Concat(m.Assignment.Active, m.Assignment.Standby, m.Assignment.Warmup, m.Assignment.Retained, m.Assignment.Incoming) {
 			tasks[id] = true
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -57,19 +58,29 @@ type commitPart struct {
 	cp   store.Checkpoint
 }
 
+// tasks are those that run, in the order of their ids.
+func (t *thread) tasks() iter.Seq[*task] {
+	return func(yield func(*task) bool) {
+		for _, o := range t.running {
+			if !yield(o.task) {
+				return
+			}
+		}
+	}
+}
+
 // collect gathers the tasks that have something to commit, and their offsets. Every task that takes part commits at
 // least one offset, also when none moved: only an offset that is committed under the member's id and generation makes
 // the broker check that the member still owns the task.
-func (t *thread) collect() (parts []commitPart, offsets []offsetToCommit, records int) {
-	for _, o := range t.running {
-		tk := o.task
+func collect(tasks iter.Seq[*task], transactionalID string) (parts []commitPart, offsets []offsetToCommit, records int) {
+	for tk := range tasks {
 		if !tk.uncommitted() {
 			continue
 		}
 		p := commitPart{task: tk, cp: tk.checkpoint()}
 		parts = append(parts, p)
 		records += tk.processed
-		meta := commitmeta.Meta{Sequence: p.cp.Sequence, StreamTime: p.cp.StreamTime, TransactionalID: t.transactionalID}.Encode()
+		meta := commitmeta.Meta{Sequence: p.cp.Sequence, StreamTime: p.cp.StreamTime, TransactionalID: transactionalID}.Encode()
 		before := len(offsets)
 		for _, in := range tk.inputs {
 			if in.moved() {
@@ -90,8 +101,8 @@ func (t *thread) collect() (parts []commitPart, offsets []offsetToCommit, record
 func (t *thread) commit(ctx context.Context) error {
 	t.dirtySince, t.aborted = time.Time{}, nil
 	began := t.rt.now()
-	for _, o := range t.running {
-		if err := o.task.flush(); err != nil {
+	for tk := range t.tasks() {
+		if err := tk.flush(); err != nil {
 			if out, ok := errors.AsType[*outputError](err); ok {
 				return t.settle(ctx, nil, out.err) // not the task's fault
 			}
@@ -99,11 +110,11 @@ func (t *thread) commit(ctx context.Context) error {
 		}
 	}
 	t.showAll()
-	err := t.produceChanges() //nolint:contextcheck // records outlive any context: see output.produce
+	err := produceChanges(t.out, t.tasks()) //nolint:contextcheck // records outlive any context: see output.produce
 	if err == nil && t.out.produced > 0 {
 		err = t.out.flush(ctx)
 	}
-	parts, offsets, records := t.collect() // after the flush, which tells the changelogs' offsets
+	parts, offsets, records := collect(t.tasks(), t.transactionalID) // after the flush, which tells the changelogs' offsets
 	if len(parts) == 0 && err == nil {
 		return nil
 	}
@@ -126,9 +137,8 @@ func (t *thread) commit(ctx context.Context) error {
 }
 
 // produceChanges hands the changes of the tasks' states to the producer, each to its task's own partition.
-func (t *thread) produceChanges() error {
-	for _, o := range t.running {
-		tk := o.task
+func produceChanges(out *output, tasks iter.Seq[*task]) error {
+	for tk := range tasks {
 		if !tk.state.Dirty() {
 			continue
 		}
@@ -140,7 +150,7 @@ func (t *thread) produceChanges() error {
 			if log.source != nil {
 				continue // its topic has it
 			}
-			if err := t.out.change(log, tk.id.Partition, change); err != nil {
+			if err := out.change(log, tk.id.Partition, change); err != nil {
 				return err
 			}
 		}
@@ -241,11 +251,11 @@ func (t *thread) serve(o *ownedTask) {
 	}
 	if o.task.inexact() {
 		done, total := o.task.toExact()
-		t.rt.tasks.progress(o.task.id, done, total)
+		t.rt.tasks.progress(o.task.id, done, total, 0)
 		return
 	}
 	o.serves = true
-	t.rt.tasks.serve(o.task.id)
+	t.rt.tasks.serve(o.task.id, o.restored)
 }
 
 // committed tells those who follow commits.

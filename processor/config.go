@@ -53,8 +53,42 @@ type Config struct {
 	// Empty: it holds tasks and answers no peer; who asks others for its keys learns from the NO_REPLICA error that it is
 	// the owner and has no endpoint.
 	Endpoint string
-	// Rack of this instance; the assignor uses it for placement.
+	// Rack of this instance: standbys are placed in other racks than their task where that is possible (upstream's
+	// client.rack).
 	Rack string
+	// ClientTags say more of where the instance is, such as zone and cluster (upstream's client.tag.*), and RackAwareTags
+	// which of them standbys must differ in, the most important first (upstream's rack.aware.assignment.tags, KIP-708). Empty:
+	// they differ in Rack.
+	ClientTags    map[string]string
+	RackAwareTags []string
+
+	// NumStandbyReplicas is how many other instances keep a copy of each task with a changelog (upstream's
+	// num.standby.replicas). They follow the changelog, answer reads within the caller's bound, and take the task over without
+	// reading more than the end of it. Default 0, as upstream. The setting of the member that leads the group counts.
+	NumStandbyReplicas int
+	// AcceptableRecoveryLag is how many offsets, over all changelogs of a task, a copy may be behind and still be given the task
+	// (upstream's acceptable.recovery.lag, KIP-441). Default 10,000;
+	// negative: none, the copy must have everything.
+	AcceptableRecoveryLag int64
+	// MaxWarmupReplicas is how many copies beyond the standbys may be built at a time, over the whole group, on instances that
+	// tasks should move to; until such a copy has caught up the task stays where it is (upstream's max.warmup.replicas). Default 2.
+	MaxWarmupReplicas int
+
+	// NoEviction leaves instances that are proven to be dead in the group until their sessions time out; see [Runtime.Evict].
+	NoEviction bool
+	// Host says which process of which machine this is, for survivors there that want to prove it dead. Zero: it is read
+	// from the system, where that tells.
+	Host HostID
+
+	// Predecessors are members of incarnations that used the same state directory before and are known to be gone, as far as
+	// Listener.Member told of them. Those that have not left the group are evicted before this incarnation joins, which would
+	// wait for their sessions otherwise.
+	Predecessors []MemberInfo
+
+	// Peers is how the other instances are reached, beside the group. Nil: they are not; then they take part in a placement
+	// that this instance asks for with their next heartbeat, a drain does not see how far they are, and tasks are restored from
+	// changelogs alone.
+	Peers Peers
 
 	// EpochFile keeps the highest epoch of the metadata over restarts; by habit a file in the state directory. Empty: in
 	// memory only, and epochs may start lower after all instances have restarted with a clock set back.
@@ -91,6 +125,15 @@ type Config struct {
 	// RestoreMaxBytes bounds what restores hold of their changelogs, fetched or applied and not committed, over all tasks.
 	// Default 64 MiB. At least 4 MiB.
 	RestoreMaxBytes int64
+	// NoSnapshots keeps tasks from being restored from copies of other instances: changelogs alone are read. An instance of package
+	// statemesh gives none then either.
+	NoSnapshots bool
+	// SnapshotMinOffsets is how many changelog offsets a task must have to read before other instances are asked for a copy of it.
+	// Default 50,000: fewer are read before a peer is found.
+	SnapshotMinOffsets int64
+	// SnapshotOffsetsPerRow is how many changelog offsets each row of such a copy must spare. Default 2: below that, as with keys
+	// that are written once, the changelog is as fast and costs no other instance anything.
+	SnapshotOffsetsPerRow int
 	// CacheMaxBytes is the record cache of the stores that ask for one with Spec.Caching (upstream's
 	// statestore.cache.max.bytes). Default 10 MiB per instance, as upstream, divided among its threads. Negative: none,
 	// every change is flushed at once.
@@ -106,6 +149,9 @@ type Config struct {
 	// ProcessingHandler decides about any other error of a processor: Fail (default), Continue or DeadLetter. Continue
 	// keeps what the record wrote before the error.
 	ProcessingHandler HandlerAction
+	// UncaughtHandler decides what follows when a thread fails with what no other handler takes, a panic of a processor among it:
+	// ShutdownInstance (default, as upstream) or ReplaceThread.
+	UncaughtHandler UncaughtAction
 	// DeadLetterTopic receives what a handler sends away, inside the transaction. Required when one says DeadLetter.
 	DeadLetterTopic string
 	// OffsetReset is where a source starts whose own setting is ResetDefault, in a partition without a committed offset
@@ -203,11 +249,15 @@ func (c Config) Validate() error {
 		{"BufferedRecordsPerPartition", int64(c.BufferedRecordsPerPartition)},
 		{"MaxPollRecords", int64(c.MaxPollRecords)},
 		{"InputBufferMaxBytes", c.InputBufferMaxBytes},
+		{"MaxWarmupReplicas", int64(c.MaxWarmupReplicas)},
+		{"SnapshotMinOffsets", c.SnapshotMinOffsets},
+		{"SnapshotOffsetsPerRow", int64(c.SnapshotOffsetsPerRow)},
 	} {
 		if f.value < 1 {
 			bad(f.name, "%d: at least 1", f.value)
 		}
 	}
+	c.validatePlacement(bad)
 	if c.UncommittedMaxBytes < 1 && c.UncommittedMaxBytes != -1 {
 		bad("UncommittedMaxBytes", "%d: at least 1, or -1 for no bound", c.UncommittedMaxBytes)
 	}
@@ -224,9 +274,23 @@ func (c Config) Validate() error {
 	return errors.Join(errs...)
 }
 
+func (c Config) validatePlacement(bad func(field, format string, args ...any)) {
+	if c.NumStandbyReplicas < 0 {
+		bad("NumStandbyReplicas", "%d: at least 0", c.NumStandbyReplicas)
+	}
+	for _, tag := range c.RackAwareTags {
+		if _, ok := c.ClientTags[tag]; !ok {
+			bad("RackAwareTags", "%q: this instance has no such client tag", tag)
+		}
+	}
+}
+
 func (c Config) validateHandlers(bad func(field, format string, args ...any)) {
 	if c.DeserializationHandler > DeadLetter {
 		bad("DeserializationHandler", "%d: want Fail, Continue or DeadLetter", c.DeserializationHandler)
+	}
+	if c.UncaughtHandler > ReplaceThread {
+		bad("UncaughtHandler", "%d: want ShutdownInstance or ReplaceThread", c.UncaughtHandler)
 	}
 	if c.ProcessingHandler > DeadLetter {
 		bad("ProcessingHandler", "%d: want Fail, Continue or DeadLetter", c.ProcessingHandler)
@@ -247,6 +311,7 @@ func (c Config) withDefaults() Config {
 	c.NumStreamThreads = cmp.Or(c.NumStreamThreads, runtime.GOMAXPROCS(0))
 	c.SessionTimeout = cmp.Or(c.SessionTimeout, 45*time.Second)
 	c.RebalanceTimeout = cmp.Or(c.RebalanceTimeout, 60*time.Second)
+	c.Host = cmp.Or(c.Host, thisHost())
 	c.HeartbeatInterval = cmp.Or(c.HeartbeatInterval, min(3*time.Second, c.SessionTimeout/3))
 	c.TransactionTimeout = cmp.Or(c.TransactionTimeout, min(10*time.Second, c.SessionTimeout/4*3))
 	c.TaskTimeout = cmp.Or(c.TaskTimeout, 5*time.Minute)
@@ -257,6 +322,10 @@ func (c Config) withDefaults() Config {
 	c.UncommittedMaxBytes = cmp.Or(c.UncommittedMaxBytes, 64<<20)
 	c.InputBufferMaxBytes = cmp.Or(c.InputBufferMaxBytes, 64<<20)
 	c.RestoreMaxBytes = cmp.Or(c.RestoreMaxBytes, 64<<20)
+	c.SnapshotMinOffsets = cmp.Or(c.SnapshotMinOffsets, 50_000)
+	c.SnapshotOffsetsPerRow = cmp.Or(c.SnapshotOffsetsPerRow, 2)
+	c.AcceptableRecoveryLag = cmp.Or(c.AcceptableRecoveryLag, 10_000)
+	c.MaxWarmupReplicas = cmp.Or(c.MaxWarmupReplicas, 2)
 	c.CacheMaxBytes = cmp.Or(c.CacheMaxBytes, 10<<20)
 	c.OffsetReset = cmp.Or(c.OffsetReset, ResetEarliest)
 	c.ReplicationFactor = cmp.Or(c.ReplicationFactor, -1)

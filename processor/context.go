@@ -5,6 +5,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/statemesh/statemesh/store"
 )
 
@@ -20,6 +22,10 @@ func (c *Context) ApplicationID() string { return c.task.env.application }
 
 // TaskID of the task.
 func (c *Context) TaskID() store.TaskID { return c.task.id }
+
+// Registerer takes metrics of a processor's own (upstream's ProcessorContext.metrics); nil: nobody wants any. Tasks share it: what is registered
+// already is an error.
+func (c *Context) Registerer() prometheus.Registerer { return c.task.env.registerer }
 
 // Store returns a state store that is connected to this node. *store.UnknownStoreError otherwise. A put that the
 // changelog would not take is a *store.TooLargeError, and nothing is written. A store that is fed from a topic is written by
@@ -62,6 +68,31 @@ func (c *Context) ForwardTo(child string, r Record) error {
 	}
 	return fmt.Errorf("processor %s: no child is called %q", c.node.def.name, child)
 }
+
+// Child is a node that this one hands records to.
+type Child struct {
+	Name string
+	// Processor of the child in this task; nil of a sink.
+	Processor Processor
+}
+
+// Children lists the nodes that this one hands records to, in the order in which they were added. It is for libraries of processors
+// that know each other and hand on more than bytes, as package streams does: a processor's own methods may be called in place of Forward,
+// on the task's stream thread, once its Init has returned. In Init of a parent no child is initialised yet.
+func (c *Context) Children() []Child {
+	children := make([]Child, len(c.node.children))
+	for i, n := range c.node.children {
+		children[i] = Child{Name: n.def.name, Processor: n.proc}
+	}
+	return children
+}
+
+// Fail names this node in an error, unless a node further down is named already: what Forward does for its callers, and who calls a
+// child's methods has to do itself. It returns nil for nil.
+func (c *Context) Fail(err error) error { return c.node.wrap(err) }
+
+// NodeName is the name of the node.
+func (c *Context) NodeName() string { return c.node.def.name }
 
 // RecordMetadata says where the record in hand came from; ok is false inside Init, a punctuation and a flush listener.
 func (c *Context) RecordMetadata() (m RecordMetadata, ok bool) {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/statemesh/statemesh/serde"
 	"github.com/statemesh/statemesh/store"
 )
 
@@ -20,12 +21,28 @@ func (e *DeserializationError) Error() string { return fmt.Sprintf("%s: %v", e.R
 
 func (e *DeserializationError) Unwrap() error { return e.Err }
 
+// Labelled is an error of Process that says why a record is dropped, where the processing exception handler goes on without it:
+// a short constant, a metric label.
+type Labelled interface {
+	error
+	DropReason() string
+}
+
+// processingReason labels an error of Process.
+func processingReason(err error) string {
+	if e, ok := errors.AsType[Labelled](err); ok {
+		return e.DropReason()
+	}
+	return "processing error"
+}
+
 // errStopHere reports that a task has come to the record it failed at before.
 var errStopHere = errors.New("stop here")
 
-// asDeserialization makes an error of a timestamp extractor one of deserialization.
+// asDeserialization makes an error of a timestamp extractor one of deserialization, but for that of a serde that lacks something for the
+// moment.
 func asDeserialization(err error) error {
-	if _, ok := errors.AsType[*DeserializationError](err); ok {
+	if is[*DeserializationError](err) || errors.Is(err, serde.ErrUnavailable) {
 		return err
 	}
 	return &DeserializationError{Reason: "timestamp", Err: err}

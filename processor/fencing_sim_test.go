@@ -160,6 +160,7 @@ func TestSimEvictedByAnswers(t *testing.T) {
 				switch r := req.(type) {
 				case *kmsg.TxnOffsetCommitRequest:
 					left.Add(-1)
+					f.happened("broker", "refused with UNKNOWN_MEMBER_ID: TxnOffsetCommit")
 					resp := r.ResponseKind().(*kmsg.TxnOffsetCommitResponse)
 					for _, rt := range r.Topics {
 						at := kmsg.NewTxnOffsetCommitResponseTopic()
@@ -174,6 +175,7 @@ func TestSimEvictedByAnswers(t *testing.T) {
 					return resp, nil, true
 				case *kmsg.HeartbeatRequest:
 					left.Add(-1)
+					f.happened("broker", "refused with UNKNOWN_MEMBER_ID: Heartbeat")
 					resp := r.ResponseKind().(*kmsg.HeartbeatResponse)
 					resp.ErrorCode = kerr.UnknownMemberID.Code
 					return resp, nil, true
@@ -220,6 +222,7 @@ func TestSimCommitErrors(t *testing.T) {
 			failures.Add(1)
 			r := req.(*kmsg.TxnOffsetCommitRequest)
 			code := codes[rng.IntN(len(codes))]
+			f.happened("broker", "refused with "+kerr.TypedErrorForCode(code).Message+": TxnOffsetCommit")
 			resp := r.ResponseKind().(*kmsg.TxnOffsetCommitResponse)
 			for _, rt := range r.Topics {
 				at := kmsg.NewTxnOffsetCommitResponseTopic()
@@ -242,6 +245,7 @@ func TestSimCommitErrors(t *testing.T) {
 				return nil, nil, false
 			}
 			failures.Add(1)
+			f.happened("broker", "connection breaks at EndTxn")
 			return nil, errors.New("the connection breaks"), true
 		})
 		for range 100 {

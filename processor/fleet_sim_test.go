@@ -1,11 +1,8 @@
 package processor
 
 import (
-	"flag"
 	"math/rand/v2"
 	"path/filepath"
-	"strconv"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -15,39 +12,12 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-var (
-	simSeed  = flag.Uint64("seed", 1, "first seed of the simulations")
-	simSeeds = flag.Int("seeds", 1, "how many seeds each simulation runs")
-)
-
-// simulate runs fn in a bubble of virtual time, once per seed. A seed fixes the schedule of faults, not the interleaving.
-func simulate(t *testing.T, fn func(t *testing.T, rng *rand.Rand)) {
-	t.Helper()
-	for seed := *simSeed; seed < *simSeed+uint64(*simSeeds); seed++ {
-		t.Run("seed="+strconv.FormatUint(seed, 10), func(t *testing.T) {
-			t.Logf("replay with -seed=%d", seed)
-			synctest.Test(t, func(t *testing.T) { fn(t, rand.New(&lockedSource{src: rand.NewPCG(seed, 0)})) })
-		})
-	}
-}
-
-// lockedSource serves the test and the broker's control functions, which run elsewhere.
-type lockedSource struct {
-	mu  sync.Mutex
-	src *rand.PCG
-}
-
-func (s *lockedSource) Uint64() uint64 {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.src.Uint64()
-}
-
 // kill takes an instance's network away and leaves it as a zombie; what its disk holds at this moment is the state
 // directory of its successor.
 func (in *instance) kill(successor string) {
 	in.f.t.Helper()
-	in.cut.cut()
+	in.f.happened(in.dir, "kill")
+	in.cut.off()
 	copyDir(in.f.t, in.dir, filepath.Join(in.f.dir, successor))
 }
 
@@ -146,10 +116,12 @@ func TestSimUnknownEnd(t *testing.T) {
 			}
 			failures.Add(1)
 			if rng.IntN(2) == 0 { // it takes effect, and the answer is lost
-				in.cut.cut()
-				in.cut.mend()
+				f.happened("broker", "answer lost: EndTxn")
+				in.cut.off()
+				in.cut.on()
 				return nil, nil, false
 			}
+			f.happened("broker", "refused with UNKNOWN_SERVER_ERROR: EndTxn")
 			resp := e.ResponseKind().(*kmsg.EndTxnResponse)
 			resp.ErrorCode = kerr.UnknownServerError.Code
 			return resp, nil, true
@@ -171,7 +143,14 @@ func TestSimUnknownEnd(t *testing.T) {
 // has no session that could time out (facts: Kafka starts the session with the answer).
 func (f *fleet) reap(instances ...*instance) {
 	f.t.Helper()
-	time.Sleep(45 * time.Second)
+	f.mu.Lock()
+	var wait time.Duration
+	for _, in := range f.all {
+		// Who is dead and has a session is out by itself, and a join that waited for somebody has ended.
+		wait = max(wait, in.rt.cfg.SessionTimeout+in.rt.cfg.RebalanceTimeout)
+	}
+	f.mu.Unlock()
+	time.Sleep(min(wait, 45*time.Second))
 	synctest.Wait() // what the instances have done by now is there to be read
 	alive := make(map[string]bool)
 	for _, in := range instances {

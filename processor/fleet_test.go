@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"maps"
 	"math/rand/v2"
@@ -36,9 +35,15 @@ type fleet struct {
 	log     *slog.Logger
 	client  *kgo.Client // of the test itself
 	starts  int
-	paused  bool // instances are paused before they run
+	paused  bool          // instances are paused before they run
+	calm    time.Duration // before a placement is asked for once more; 0: as in production
 	options func(*Config)
 	topo    func() *Topology
+
+	mu     sync.Mutex
+	all    []*instance // that were started
+	trace  *trace
+	meddle func(net.Conn) net.Conn // with what instances are told; nil: nobody
 }
 
 const (
@@ -48,13 +53,25 @@ const (
 	testStore = store.Name("counts")
 )
 
-// newFleet starts a broker with the topics in and out. In a bubble all traffic goes over a virtual network.
-func newFleet(tb testing.TB, virtual bool, partitions int32, opts ...kfake.Opt) *fleet {
+// bareFleet has no broker yet.
+func bareFleet(tb testing.TB) *fleet {
 	tb.Helper()
-	f := &fleet{t: tb, dir: tb.TempDir(), log: slog.New(slog.DiscardHandler), topo: countTopology}
+	f := &fleet{t: tb, dir: tb.TempDir(), log: slog.New(slog.DiscardHandler), topo: countTopology, trace: &trace{begun: time.Now()}}
+	tb.Cleanup(func() {
+		if tb.Failed() {
+			tb.Logf("what happened:\n%s", f.trace)
+		}
+	})
 	if os.Getenv("STATEMESH_TEST_LOG") != "" {
 		f.log = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelInfo}))
 	}
+	return f
+}
+
+// newFleet starts a broker with the topics in and out. In a bubble all traffic goes over a virtual network.
+func newFleet(tb testing.TB, virtual bool, partitions int32, opts ...kfake.Opt) *fleet {
+	tb.Helper()
+	f := bareFleet(tb)
 	all := []kfake.Opt{
 		kfake.NumBrokers(1), kfake.SeedTopics(partitions, testInput, testOut, "dead"),
 		kfake.BrokerConfigs(map[string]string{"group.initial.rebalance.delay.ms": "0"}),
@@ -71,7 +88,10 @@ func newFleet(tb testing.TB, virtual bool, partitions int32, opts ...kfake.Opt) 
 	tb.Cleanup(cluster.Close)
 	f.cluster = cluster
 	f.brokers = cluster.ListenAddrs()
-	copts := []kgo.Opt{kgo.SeedBrokers(f.brokers...), kgo.RecordPartitioner(kgo.StickyKeyPartitioner(nil))}
+	copts := []kgo.Opt{
+		kgo.SeedBrokers(f.brokers...), kgo.RecordPartitioner(kgo.StickyKeyPartitioner(nil)), kgo.UnknownTopicRetries(-1), // simulated, too
+		kgo.DisableClientMetrics(),
+	}
 	if f.dial != nil {
 		copts = append(copts, kgo.Dialer(f.dial))
 	}
@@ -90,6 +110,8 @@ type instance struct {
 	table  *router.Table
 	dir    string
 	cut    *cutter
+	mesh   *mesh
+	disk   *platter
 	cancel context.CancelFunc
 	done   chan struct{}
 	err    error
@@ -100,9 +122,12 @@ func (f *fleet) start(name string, change ...func(*Config)) *instance {
 	f.t.Helper()
 	f.starts++
 	in := &instance{f: f, table: router.NewTable(), dir: filepath.Join(f.dir, name), done: make(chan struct{})}
-	in.cut = &cutter{dial: f.dial}
+	in.mesh = &mesh{of: in}
+	in.cut = &cutter{dial: f.dial, meddle: f.meddle, fault: func(kind string) { f.happened(name, kind) }}
+	in.disk = &platter{}
+	f.trace.note("%s: start (%d)", name, f.starts)
 	cfg := Config{
-		ApplicationID: testApp, ProcessID: name, Incarnation: strconv.Itoa(f.starts), Endpoint: name + ":1",
+		Peers: in.mesh, NoSnapshots: true, ApplicationID: testApp, ProcessID: name, Incarnation: strconv.Itoa(f.starts), Endpoint: name + ":1",
 		NumStreamThreads: 1, Kafka: KafkaConfig{Brokers: f.brokers, Dial: in.cut.DialContext}, Logger: f.log.With("instance", name),
 	}
 	if f.options != nil {
@@ -112,7 +137,7 @@ func (f *fleet) start(name string, change ...func(*Config)) *instance {
 		c(&cfg)
 	}
 	var err error
-	if in.stores, err = layered.Open(f.t.Context(), layered.Config{Dir: in.dir, MinFreeBytes: 1, Logger: cfg.Logger}); err != nil {
+	if in.stores, err = layered.Open(f.t.Context(), in.storeConfig(cfg.Logger)); err != nil {
 		f.t.Fatal(err)
 	}
 	if in.rt, err = New(cfg, f.topo(), in.stores, in.table); err != nil {
@@ -121,6 +146,12 @@ func (f *fleet) start(name string, change ...func(*Config)) *instance {
 	if f.paused {
 		in.rt.Pause()
 	}
+	if f.calm > 0 {
+		in.rt.standbys.calm = f.calm
+	}
+	f.mu.Lock()
+	f.all = append(f.all, in)
+	f.mu.Unlock()
 	ctx, cancel := context.WithCancel(context.WithoutCancel(f.t.Context()))
 	in.cancel = cancel
 	go func() {
@@ -133,12 +164,21 @@ func (f *fleet) start(name string, change ...func(*Config)) *instance {
 		movers.Wait()
 		in.err = errors.Join(in.err, in.stores.Close())
 	}()
-	f.t.Cleanup(func() { cancel(); in.cut.cut(); <-in.done })
+	f.t.Cleanup(func() { cancel(); in.cut.off(); <-in.done })
 	return in
+}
+
+// storeConfig is of small databases: hundreds are opened in a minute of simulations, each clears the memory of its memtables, and looks
+// at its levels forty times in every second of virtual time.
+func (in *instance) storeConfig(log *slog.Logger) layered.Config {
+	return layered.Config{
+		Dir: in.dir, MinFreeBytes: 1, MemTableBytes: 512 << 10, Engine: layered.EngineOptions{Levels: 3}, Logger: log, Between: in.disk.under,
+	}
 }
 
 // stop ends the instance and returns what Run returned.
 func (in *instance) stop() error {
+	in.f.happened(in.dir, "stop")
 	in.cancel()
 	<-in.done
 	return in.err
@@ -156,50 +196,6 @@ func (in *instance) waitRunning() {
 			in.f.t.Fatal(err)
 		}
 	}
-}
-
-// cutter is an instance's network: it can be cut.
-type cutter struct {
-	dial  func(ctx context.Context, network, addr string) (net.Conn, error)
-	mu    sync.Mutex
-	dead  bool
-	conns []net.Conn
-}
-
-func (c *cutter) DialContext(ctx context.Context, network, addr string) (net.Conn, error) {
-	c.mu.Lock()
-	dead := c.dead
-	c.mu.Unlock()
-	if dead {
-		return nil, &net.OpError{Op: "dial", Err: errors.New("the network is cut")}
-	}
-	dial := c.dial
-	if dial == nil {
-		dial = new(net.Dialer).DialContext
-	}
-	conn, err := dial(ctx, network, addr)
-	if err == nil {
-		c.mu.Lock()
-		c.conns = append(c.conns, conn)
-		c.mu.Unlock()
-	}
-	return conn, err
-}
-
-func (c *cutter) cut() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.dead = true
-	for _, conn := range c.conns {
-		_ = conn.Close()
-	}
-	c.conns = nil
-}
-
-func (c *cutter) mend() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.dead = false
 }
 
 // countTopology counts records by key and writes each new count out.
@@ -291,11 +287,11 @@ func (f *fleet) lag() (int64, error) {
 	return n, nil
 }
 
-// eventually asks until ok, in the test's own time.
+// eventually asks until ok, in the test's own time: often at first, and less so when it takes long, for a question is some requests.
 func (f *fleet) eventually(what string, within time.Duration, ok func() error) {
 	f.t.Helper()
 	deadline := time.Now().Add(within)
-	for {
+	for wait := 20 * time.Millisecond; ; wait = min(wait*5/4, 250*time.Millisecond) {
 		err := ok()
 		if err == nil {
 			return
@@ -303,7 +299,7 @@ func (f *fleet) eventually(what string, within time.Duration, ok func() error) {
 		if time.Now().After(deadline) {
 			f.t.Fatalf("%s: not within %s: %v", what, within, err)
 		}
-		pause(20 * time.Millisecond)
+		pause(wait)
 	}
 }
 
@@ -350,7 +346,7 @@ func (f *fleet) replay(topic string) (last map[string]uint64, times map[string]i
 	}
 	opts := []kgo.Opt{
 		kgo.SeedBrokers(f.brokers...), kgo.ConsumeTopics(topic), kgo.FetchIsolationLevel(kgo.ReadCommitted()),
-		kgo.KeepControlRecords(), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.FetchMaxWait(100 * time.Millisecond),
+		kgo.KeepControlRecords(), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.FetchMaxWait(100 * time.Millisecond), kgo.DisableClientMetrics(),
 	}
 	if f.dial != nil {
 		opts = append(opts, kgo.Dialer(f.dial))
@@ -408,36 +404,53 @@ func (f *fleet) check(tr truth, instances ...*instance) {
 			f.t.Fatalf("output has %d records of %s, want %d", n, k, tr[k])
 		}
 	}
+	sums.checked(0, len(logged)+len(out))
 	f.checkReads(tr, instances...)
 }
 
+// checkReads asks the owners for everything. A task may be on its way from one to the other, then it is asked for again; what an
+// owner answers must be right.
 func (f *fleet) checkReads(tr truth, instances ...*instance) {
 	f.t.Helper()
-	answered := make(truth)
-	for _, in := range instances {
-		for _, info := range in.rt.Tasks() {
-			r, err := in.rt.Read(f.t.Context(), testStore, info.ID.Partition, store.ReadOptions{})
-			if err != nil {
-				f.t.Fatal(err)
+	f.eventually("answers for every key", time.Minute, func() error {
+		answered := make(truth)
+		for _, in := range instances {
+			for _, info := range in.rt.Tasks() {
+				if err := in.owned(info.ID.Partition, answered); err != nil {
+					return err
+				}
 			}
-			it, err := keyValue(f.t, r).Scan(f.t.Context(), store.Scan{})
-			if err != nil {
-				f.t.Fatal(err)
-			}
-			for it.Next() {
-				e := it.Entry()
-				answered[string(e.Key)] += binary.BigEndian.Uint64(e.Data)
-			}
-			if err := it.Err(); err != nil {
-				f.t.Fatal(err)
-			}
-			it.Close()
-			r.Close()
 		}
+		for key, n := range answered {
+			if n != tr[key] {
+				f.t.Fatalf("answers are not the truth: %s", diff(answered, tr))
+			}
+		}
+		if len(answered) != len(tr) {
+			return fmt.Errorf("%d keys answered, want %d", len(answered), len(tr))
+		}
+		sums.checked(0, len(answered))
+		return nil
+	})
+}
+
+// owned adds what an instance holds of a partition as its owner.
+func (in *instance) owned(p store.Partition, into truth) error {
+	r, err := in.rt.Read(in.f.t.Context(), testStore, p, store.ReadOptions{OnlyActive: true})
+	if err != nil {
+		return err
 	}
-	if !maps.Equal(answered, tr) {
-		f.t.Fatalf("answers are not the truth: %s", diff(answered, tr))
+	defer r.Close()
+	it, err := keyValue(in.f.t, r).Scan(in.f.t.Context(), store.Scan{})
+	if err != nil {
+		return err
 	}
+	defer it.Close()
+	for it.Next() {
+		e := it.Entry()
+		into[string(e.Key)] = binary.BigEndian.Uint64(e.Data)
+	}
+	return it.Err()
 }
 
 // keyValue is the kind of reads that the test's stores answer.
@@ -466,43 +479,6 @@ func diff(have, want map[string]uint64) string {
 		}
 	}
 	return fmt.Sprintf("%d keys differ: %s", n, s)
-}
-
-// copyDir copies a state directory, as a kill leaves it.
-func copyDir(tb testing.TB, from, to string) {
-	tb.Helper()
-	err := filepath.WalkDir(from, func(path string, d os.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		rel, err := filepath.Rel(from, path)
-		if err != nil {
-			return err
-		}
-		dst := filepath.Join(to, rel)
-		if d.IsDir() {
-			return os.MkdirAll(dst, 0o755)
-		}
-		if filepath.Base(path) == "LOCK" || d.Type()&os.ModeType != 0 {
-			return nil
-		}
-		src, err := os.Open(path)
-		if errors.Is(err, os.ErrNotExist) {
-			return nil
-		} else if err != nil {
-			return err
-		}
-		defer func() { _ = src.Close() }()
-		out, err := os.Create(dst)
-		if err != nil {
-			return err
-		}
-		_, err = io.Copy(out, src)
-		return errors.Join(err, out.Close())
-	})
-	if err != nil {
-		tb.Fatal(err)
-	}
 }
 
 // allServe reports why not every task is served by one of the instances.

@@ -96,7 +96,8 @@ func (t *task) listen(n *nodeRun, name store.Name, fn func(store.Flushed) error)
 
 // flush empties the record caches: what they hold is forwarded, and is part of the commit that follows. Listeners write
 // to stores further down, which are flushed after them; only stores that feed each other need more rounds.
-func (t *task) flush() error {
+func (t *task) flush() (err error) {
+	defer t.guard(&err)
 	if err := t.flushing.failed; err != nil {
 		return &TaskError{Task: t.id, Err: err}
 	}

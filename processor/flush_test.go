@@ -8,8 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/twmb/franz-go/pkg/kgo"
-
 	"github.com/statemesh/statemesh/store"
 )
 
@@ -55,8 +53,7 @@ func TestOnFlushErrors(t *testing.T) {
 			return kv.Put(r.Key, store.Value{Data: []byte("1")})
 		}
 	}, func(e *taskEnv) {
-		th := &thread{rt: &Runtime{cfg: Config{ProcessingHandler: Continue}}}
-		e.onError = func(tk *task, r *kgo.Record, err error) error { return th.judge(tk, r, err) }
+		e.onError = (&handlers{processing: Continue}).judge
 	}, "in")
 	b.push(0, "0@5")
 	_, err := b.task.process(1)

@@ -23,10 +23,12 @@ import (
 // only writer. Unlike upstream's global thread it survives its failures: it begins again from its last commit, or from
 // nothing when the local copy is no past of the topic.
 type globalStore struct {
-	rt  *Runtime
-	bs  *builtStore
-	id  store.TaskID
-	log *slog.Logger
+	rt       *Runtime
+	bs       *builtStore
+	id       store.TaskID
+	log      *slog.Logger
+	now      func() time.Time
+	handlers handlers
 
 	// restored is closed when the store first has what its topic held at the start.
 	restored chan struct{}
@@ -64,7 +66,7 @@ var errPartitionsAdded = errors.New("partitions were added to the topic")
 func newGlobalStore(r *Runtime, bs *builtStore) *globalStore {
 	g := &globalStore{
 		rt: r, bs: bs, id: store.TaskID{Subtopology: bs.sub.id}, restored: make(chan struct{}),
-		log: r.cfg.Logger.With("global_store", string(bs.spec.Name), "topic", bs.source),
+		now: r.now, handlers: r.cfg.handlers(), log: r.cfg.Logger.With("global_store", string(bs.spec.Name), "topic", bs.source),
 	}
 	g.records = globalMetrics(r.cfg.Registerer, string(bs.spec.Name), g.lag, g.restoring)
 	return g
@@ -178,6 +180,11 @@ func (g *globalStore) watchPartitions(ctx context.Context, cancel context.Cancel
 
 // follow is one attempt, from the last commit on.
 func (g *globalStore) follow(ctx context.Context, state *layered.Task) (err error) {
+	if state.Unfinished() { // it could not be wiped when that was due
+		if err := state.Wipe(ctx); err != nil {
+			return err
+		}
+	}
 	env := &taskEnv{application: g.rt.cfg.ApplicationID, now: g.rt.now, onDrop: g.rt.drops.drop}
 	p, err := newReplay(g.id, g.bs, env, state, g.judge)
 	if err != nil {
@@ -254,7 +261,7 @@ func (g *globalStore) advance(p store.Partition, pos store.LogPosition) {
 
 // publish commits what was applied and lets it be read: the copy is what the topic says.
 func (g *globalStore) publish(state *layered.Task) {
-	g.cp.Restoring, g.cp.WallTime = false, g.rt.now().UnixMilli()
+	g.cp.Restoring, g.cp.WallTime = false, g.now().UnixMilli()
 	g.commit(state)
 	g.show(state)
 	g.clean.Store(true)
@@ -281,10 +288,7 @@ func (g *globalStore) commit(state *layered.Task) {
 
 // judge decides about a record that could not be processed. There is no transaction that a dead letter could go out with.
 func (g *globalStore) judge(t *task, err error) error {
-	reason, action, setting := "processing error", g.rt.cfg.ProcessingHandler, "processing.exception.handler"
-	if e, ok := errors.AsType[*DeserializationError](err); ok {
-		reason, action, setting = e.Reason, g.rt.cfg.DeserializationHandler, "deserialization.exception.handler"
-	}
+	reason, action, setting := g.handlers.answer(err)
 	if action == Fail {
 		return t.fail(fmt.Errorf("global store %s: %w (%s is %s; %s goes on without such records)", g.bs.spec.Name, err, setting, Fail, Continue))
 	}

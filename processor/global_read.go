@@ -128,9 +128,9 @@ func (g *globalStore) refuse(want store.Token) error {
 }
 
 func (g *globalStore) notReady(reason string) error {
-	e := &store.NotReadyError{Store: g.bs.spec.Name, Reason: reason, RetryAfter: retryRestoring}
+	e := &store.NotReadyError{Store: g.bs.spec.Name, Reason: reason, Building: reason == reasonRestoring, RetryAfter: retryRestoring}
 	if f := g.follower.Load(); f != nil && reason == reasonRestoring {
-		e.Restored, e.Total = f.Progress()
+		e.Restored, e.Total, e.Left = f.Progress()
 	}
 	return e
 }

@@ -236,72 +236,84 @@ func TestSimGlobalStore(t *testing.T) {
 }
 
 // TestSimGlobalTopicIsMadeAnew: a topic that is deleted and created again, or truncated, is another topic: the copy is rebuilt,
-// the instance goes on, and tokens of the old one are refused by name (CR-07).
+// the instance goes on, and tokens of the old one are refused by name (CR-07). A disk that takes no writes when the copy is to be dropped
+// only delays that.
 func TestSimGlobalTopicIsMadeAnew(t *testing.T) {
-	simulate(t, func(t *testing.T, rng *rand.Rand) {
-		f := newFleet(t, true, 1)
-		f.compacted(tableTopic, 2)
-		f.topo = globalTopology
-		n := &names{f: f, want: map[string]string{}}
-		first := n.write(rng, 100)
-		a := f.start("a")
-		a.waitRunning()
-		n.check(first, a)
-		r, err := a.rt.Read(t.Context(), globalName, 0, store.ReadOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		token := r.Facts().Token
-		r.Close()
-		adm := kadm.NewClient(f.client)
-		if _, err := adm.DeleteTopics(t.Context(), tableTopic); err != nil {
-			t.Fatal(err)
-		}
-		time.Sleep(time.Duration(rng.IntN(3000)) * time.Millisecond)
-		f.compacted(tableTopic, 2)
-		again, err := kgo.NewClient(kgo.SeedBrokers(f.brokers...), kgo.Dialer(f.dial)) // which has not known the old topic
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer again.Close()
-		f.client = again
-		n.want = map[string]string{}
-		second := n.write(rng, 5+rng.IntN(200)) // fewer records than before, or more
-		f.eventually("rebuilt", 2*time.Minute, func() error {
-			r, err := a.rt.Read(t.Context(), globalName, 0, store.ReadOptions{AtLeast: second, Wait: 5 * time.Second})
-			if err != nil {
-				return err
-			}
-			defer r.Close()
-			if have := rows(t, r); fmt.Sprint(have) != fmt.Sprint(n.want) {
-				return fmt.Errorf("have %v, want %v", have, n.want)
-			}
-			return nil
+	for name, refuses := range map[string]error{"and read": nil, "while the disk takes no writes": errDiskBroken} {
+		t.Run(name, func(t *testing.T) {
+			simulate(t, func(t *testing.T, rng *rand.Rand) { globalMadeAnew(t, rng, refuses) })
 		})
-		_, err = a.rt.Read(t.Context(), globalName, 0, store.ReadOptions{AtLeast: token, Wait: time.Hour})
-		if e, ok := errors.AsType[*store.InvalidRequestError](err); !ok || e.Field != "at_least" || !strings.Contains(e.Reason, tableTopic) {
-			t.Errorf("a token of the old topic: %v", err)
-		}
-		if err := a.stop(); err != nil {
-			t.Fatal(err)
-		}
-		// Truncated below the position while nobody looked.
-		third := n.write(rng, 50)
-		var cut kadm.Offsets
-		ends, err := adm.ListEndOffsets(t.Context(), tableTopic)
+	}
+}
+
+func globalMadeAnew(t *testing.T, rng *rand.Rand, refuses error) {
+	f := newFleet(t, true, 1)
+	f.compacted(tableTopic, 2)
+	f.topo = globalTopology
+	n := &names{f: f, want: map[string]string{}}
+	first := n.write(rng, 100)
+	a := f.start("a")
+	a.waitRunning()
+	n.check(first, a)
+	r, err := a.rt.Read(t.Context(), globalName, 0, store.ReadOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	token := r.Facts().Token
+	r.Close()
+	a.disk.becomes(0, refuses)
+	adm := kadm.NewClient(f.client)
+	if _, err := adm.DeleteTopics(t.Context(), tableTopic); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(time.Duration(rng.IntN(3000)) * time.Millisecond)
+	f.compacted(tableTopic, 2)
+	again, err := kgo.NewClient(kgo.SeedBrokers(f.brokers...), kgo.Dialer(f.dial)) // which has not known the old topic
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer again.Close()
+	f.client = again
+	n.want = map[string]string{}
+	second := n.write(rng, 5+rng.IntN(200)) // fewer records than before, or more
+	if refuses != nil {
+		time.Sleep(time.Minute)
+		a.disk.becomes(0, nil)
+	}
+	f.eventually("rebuilt", 2*time.Minute, func() error {
+		r, err := a.rt.Read(t.Context(), globalName, 0, store.ReadOptions{AtLeast: second, Wait: 5 * time.Second})
 		if err != nil {
-			t.Fatal(err)
+			return err
 		}
-		ends.Each(func(o kadm.ListedOffset) { cut.Add(kadm.Offset{Topic: o.Topic, Partition: o.Partition, At: o.Offset}) })
-		if _, err := adm.DeleteRecords(t.Context(), cut); err != nil {
-			t.Fatal(err)
+		defer r.Close()
+		if have := rows(t, r); fmt.Sprint(have) != fmt.Sprint(n.want) {
+			return fmt.Errorf("have %v, want %v", have, n.want)
 		}
-		n.want = map[string]string{}
-		third.Raise(n.write(rng, 10))
-		a = f.start("a")
-		a.waitRunning()
-		n.check(third, a)
+		return nil
 	})
+	_, err = a.rt.Read(t.Context(), globalName, 0, store.ReadOptions{AtLeast: token, Wait: time.Hour})
+	if e, ok := errors.AsType[*store.InvalidRequestError](err); !ok || e.Field != "at_least" || !strings.Contains(e.Reason, tableTopic) {
+		t.Errorf("a token of the old topic: %v", err)
+	}
+	if err := a.stop(); err != nil {
+		t.Fatal(err)
+	}
+	// Truncated below the position while nobody looked.
+	third := n.write(rng, 50)
+	var cut kadm.Offsets
+	ends, err := adm.ListEndOffsets(t.Context(), tableTopic)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ends.Each(func(o kadm.ListedOffset) { cut.Add(kadm.Offset{Topic: o.Topic, Partition: o.Partition, At: o.Offset}) })
+	if _, err := adm.DeleteRecords(t.Context(), cut); err != nil {
+		t.Fatal(err)
+	}
+	n.want = map[string]string{}
+	third.Raise(n.write(rng, 10))
+	a = f.start("a")
+	a.waitRunning()
+	n.check(third, a)
 }
 
 // TestSimGlobalStart: the start of a global store ends (CR-04): with success over a tail that was aborted, and with an error

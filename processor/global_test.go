@@ -12,7 +12,8 @@ import (
 func TestGlobalCopyOfAPartIsNoYounger(t *testing.T) {
 	t.Parallel()
 	b := newTaskBench(t, nil, nil, "x")
-	g := &globalStore{rt: &Runtime{now: func() time.Time { return b.now }}, bs: &builtStore{spec: store.Spec{Name: "s"}}}
+	now := func() time.Time { return b.now }
+	g := &globalStore{rt: &Runtime{now: now}, now: now, bs: &builtStore{spec: store.Spec{Name: "s"}}}
 	defer g.show(nil)
 	g.publish(b.task.state)
 	whole := b.now.UnixMilli()

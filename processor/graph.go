@@ -3,6 +3,7 @@ package processor
 import (
 	"errors"
 	"fmt"
+	"runtime/debug"
 	"slices"
 )
 
@@ -10,7 +11,7 @@ import (
 type nodeRun struct {
 	def      *node
 	task     *task
-	proc     Processor // nil of sources and sinks
+	proc     Processor // nil of sinks, and of sources that hand on what they read
 	ctx      Context
 	children []*nodeRun
 	// in is the record the node has in hand: handing on a record allocates nothing. A graph has no cycle, so a node has
@@ -51,12 +52,11 @@ func (n *nodeRun) process(r *Record) error {
 		}
 		return nil
 	case nodeSink:
-		if err := n.task.env.admit(n.def.topics[0], r); err != nil {
-			return n.wrap(err)
-		}
-		n.task.produced++
-		return n.wrap(n.task.env.out.sink(n.def, r))
+		return n.wrap(n.sink(r))
 	default:
+		if n.proc != nil {
+			return n.wrap(n.proc.Process(r))
+		}
 		return n.ctx.Forward(*r)
 	}
 }
@@ -72,7 +72,7 @@ func buildGraph(t *task, sub *subtopology) []*nodeRun {
 		for _, c := range sub.nodes[i].children {
 			n.children = append(n.children, nodes[c])
 		}
-		if n.def.kind == nodeProcessor {
+		if n.def.supplier != nil {
 			n.proc = n.def.supplier()
 		}
 	}
@@ -101,9 +101,19 @@ func closeGraph(nodes []*nodeRun) error {
 			continue
 		}
 		n.initialized = false
-		if err := n.proc.Close(); err != nil {
+		if err := n.close(); err != nil {
 			errs = append(errs, n.wrap(fmt.Errorf("close: %w", err)))
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// close calls the processor's Close; what it panics with is an error, so that the others are closed all the same.
+func (n *nodeRun) close() (err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = &PanicError{Value: v, Stack: debug.Stack()}
+		}
+	}()
+	return n.proc.Close()
 }

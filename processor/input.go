@@ -58,6 +58,14 @@ func (in *input) push(records []*kgo.Record) {
 	in.queue = append(in.queue, records...)
 }
 
+// time asks for the time of the head.
+func (in *input) time(r *Record, m RecordMetadata) (int64, error) {
+	if timer, ok := in.source.proc.(Timer); ok {
+		return timer.Time(r, m, in.partitionTime)
+	}
+	return in.source.def.source.Timestamp(r, m, in.partitionTime)
+}
+
 func (in *input) peek() *kgo.Record { return in.queue[in.head] }
 
 // advance takes the head off the queue: it is processed, or skipped for good. The client takes its memory back.

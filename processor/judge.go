@@ -11,26 +11,41 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// judge decides about a record that could not be processed (upstream's exception handlers): nil means go on with the
-// next one.
-func (t *thread) judge(tk *task, r *kgo.Record, err error) error {
+// handlers are the exception handlers of an application (upstream's ProcessingExceptionHandler and
+// DeserializationExceptionHandler).
+type handlers struct {
+	deserialization, processing HandlerAction
+	deadLetterTopic             string
+}
+
+func (c Config) handlers() handlers {
+	return handlers{deserialization: c.DeserializationHandler, processing: c.ProcessingHandler, deadLetterTopic: c.DeadLetterTopic}
+}
+
+// answer is what the handlers say to an error of a record: why the record is dropped, what is done, and which setting says so.
+func (h *handlers) answer(err error) (reason string, action HandlerAction, setting string) {
+	if e, ok := errors.AsType[*DeserializationError](err); ok {
+		return e.Reason, h.deserialization, "deserialization.exception.handler"
+	}
+	return processingReason(err), h.processing, "processing.exception.handler"
+}
+
+// judge decides about a record of a task that could not be processed: nil means go on with the next one.
+func (h *handlers) judge(tk *task, r *kgo.Record, err error) error {
 	if is[*outputError](err) || errors.Is(err, errStopHere) {
 		return tk.fail(err)
 	}
 	if is[*flushError](err) {
 		return &TaskError{Task: tk.id, Err: err} // the record in hand is not the one that was flushed
 	}
-	reason, action, setting := "processing error", t.rt.cfg.ProcessingHandler, "processing.exception.handler"
-	if e, ok := errors.AsType[*DeserializationError](err); ok {
-		reason, action, setting = e.Reason, t.rt.cfg.DeserializationHandler, "deserialization.exception.handler"
-	}
+	reason, action, setting := h.answer(err)
 	switch action {
 	case Continue:
 		tk.dropped(reason, toNowhere)
 		return nil
 	case DeadLetter:
 		tk.produced++
-		if err := t.out.letter(t.rt.cfg.DeadLetterTopic, r, letterHeaders(tk, r, err)); err != nil {
+		if err := tk.env.out.letter(h.deadLetterTopic, r, letterHeaders(tk, r, err)); err != nil {
 			return tk.fail(err)
 		}
 		tk.dropped(reason, toDeadLetters)
@@ -61,7 +76,7 @@ func errorKind(err error) string {
 	if e, ok := errors.AsType[*DeserializationError](err); ok {
 		return e.Reason
 	}
-	return "processing error"
+	return processingReason(err)
 }
 
 // dropLog counts records that are not processed, by reason, and logs the first of each burst with its coordinates: one

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/statemesh/statemesh/processor/internal/group"
@@ -56,9 +57,15 @@ func (t *thread) open(ctx, hard context.Context) error {
 	if err := t.startProducer(ctx, hard); err != nil {
 		return err
 	}
-	balancer, err := group.NewBalancer(group.BalancerConfig{
-		Shape: t.rt.shape, Member: t.memberInfo(t.transactionalID), Observer: t.rt.observer, Now: t.rt.now, Logger: t.log,
-		OnAssignment: func(a group.Assignment) { m.note(memberEvent{kind: eventAssignment, assignment: a}) },
+	balancer, err := group.NewBalancer(hard, group.BalancerConfig{
+		Shape: t.rt.shape, Member: t.joining(m), Observer: t.rt.observer, Now: t.rt.now, Logger: t.log,
+		Options: t.rt.placement(), Ends: t.rt.changelogEnds,
+		OnAssignment: func(a group.Assignment) {
+			if m.joined() {
+				t.rt.drains.heard(&a)
+			}
+			m.note(memberEvent{kind: eventAssignment, assignment: a})
+		},
 	})
 	if err != nil {
 		return errors.Join(err, t.closeOutput(hard))
@@ -68,12 +75,25 @@ func (t *thread) open(ctx, hard context.Context) error {
 	opts, err := t.rt.cfg.Kafka.Member(cfg)
 	if err == nil {
 		opts = append(append(opts, m.options()...), kgo.WithContext(hard))
+		t.inside.Store(true)
 		m.client, err = kgo.NewClient(opts...)
 	}
 	if err != nil {
 		return errors.Join(fmt.Errorf("group client: %w", err), t.closeOutput(hard))
 	}
 	return nil
+}
+
+// joining is what the thread says when it joins, and takes note of that.
+func (t *thread) joining(m *member) func() group.Member {
+	info := t.memberInfo(t.transactionalID)
+	return func() group.Member {
+		m.joinsNow()
+		t.rt.joining()
+		said := info()
+		m.says(said.Draining)
+		return said
+	}
 }
 
 // startProducer makes a producer and initialises its id, again while brokers are away, for up to Config.TaskTimeout.
@@ -114,7 +134,9 @@ func (t *thread) newProducer(ctx context.Context) (*output, error) {
 			return nil, err
 		}
 	}
-	return newOutput(client, t.transactional(), t.rt.chosenPartitions), nil
+	out := newOutput(client, t.transactional(), t.rt.chosenPartitions)
+	out.client = client
+	return out, nil
 }
 
 // closeOutput ends the producer. A transaction that is open is aborted if the broker is there to hear it; else it ends
@@ -167,7 +189,10 @@ func (t *thread) leave(ctx context.Context) {
 	leave, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	t.member.client.AllowRebalance()
-	if err := t.member.client.LeaveGroupContext(leave); err != nil {
+	switch err := t.member.client.LeaveGroupContext(leave); {
+	case err == nil, errors.Is(err, kerr.UnknownMemberID): // the latter is out already
+		t.inside.Store(false)
+	default:
 		t.log.WarnContext(ctx, "group not left, the session times out", "error", err)
 	}
 	t.member.client.CloseAllowingRebalance()
@@ -185,8 +210,12 @@ func (t *thread) attend(ctx context.Context) error {
 		switch e.kind {
 		case eventAssignment:
 			t.rt.fences.add(e.assignment.Fence)
+			t.rt.standbys.heed(t.index, e.assignment)
 			if err := t.heed(e.assignment); err != nil {
 				return err
+			}
+			if e.assignment.Again && !t.member.joinedSince(&e) {
+				t.member.client.ForceRebalance()
 			}
 		case eventAssigned:
 			t.assign(ctx, e.partitions)
@@ -196,6 +225,15 @@ func (t *thread) attend(ctx context.Context) error {
 			}
 		case eventSession:
 			t.inGroup = true
+			t.sayMember()
+		case eventRejoin:
+			if !t.member.joinedSince(&e) {
+				t.member.client.ForceRebalance()
+			}
+		case eventNudge:
+			if !t.member.isJoining() && !t.member.joinedSince(&e) {
+				t.member.client.ForceRebalance()
+			}
 		}
 	}
 	if err := t.refusalLasts(); err != nil {
@@ -314,6 +352,7 @@ func (t *thread) end(o *ownedTask) error {
 
 // takeRestored starts the tasks whose restore is done.
 func (t *thread) takeRestored(ctx context.Context) error {
+	var begun []*ownedTask
 	for _, r := range t.takeDone() {
 		o := r.owner
 		id := o.task.id
@@ -325,23 +364,35 @@ func (t *thread) takeRestored(ctx context.Context) error {
 			t.rt.tasks.release(id)
 			return &TaskError{Task: id, Err: r.err}
 		}
+		o.restored = r.began
 		t.running = append(t.running, o)
-		slices.SortFunc(t.running, func(a, b *ownedTask) int { return a.task.id.Compare(b.task.id) })
 		if err := o.task.begin(r.state, r.result, r.start); err != nil {
 			return err
 		}
-		t.seek(o)
-		resume := make(map[string][]int32)
-		for _, in := range o.task.inputs {
-			if t.inputs[in.tp.Topic] == nil {
-				t.inputs[in.tp.Topic] = make(map[int32]*ownedInput)
-			}
-			t.inputs[in.tp.Topic][int32(in.tp.Partition)] = &ownedInput{owner: o, in: in, ready: true}
-			resume[in.tp.Topic] = append(resume[in.tp.Topic], int32(in.tp.Partition))
-		}
-		t.member.client.ResumeFetchPartitions(resume)
-		t.serve(o)
+		begun = append(begun, o)
+		t.serve(o) // before the others begin: who asks waits for this one alone
 		t.log.InfoContext(ctx, "task running", "task", id, "sequence", o.task.sequence)
 	}
+	if len(begun) > 0 {
+		slices.SortFunc(t.running, func(a, b *ownedTask) int { return a.task.id.Compare(b.task.id) })
+		t.fetchFor(begun)
+	}
 	return nil
+}
+
+// fetchFor makes the client fetch the inputs of tasks that have begun: for all at once, since it begins anew with all partitions each time.
+func (t *thread) fetchFor(begun []*ownedTask) {
+	t.seek(begun...)
+	resume := make(map[string][]int32)
+	for _, o := range begun {
+		for _, in := range o.task.inputs {
+			topic, partition := in.tp.Topic, int32(in.tp.Partition)
+			if t.inputs[topic] == nil {
+				t.inputs[topic] = make(map[int32]*ownedInput)
+			}
+			t.inputs[topic][partition] = &ownedInput{owner: o, in: in, ready: true}
+			resume[topic] = append(resume[topic], partition)
+		}
+	}
+	t.member.client.ResumeFetchPartitions(resume)
 }

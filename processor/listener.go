@@ -43,12 +43,16 @@ type Listener struct {
 	RestoreStart func(RestoreInfo)
 	RestoreBatch func(RestoreInfo)
 	RestoreEnd   func(RestoreInfo)
+	// Member fires when a thread has joined the group under a new name: what to remember for a successor, see Config.Predecessors.
+	Member func(MemberInfo)
 	// Dropped fires for each record that is skipped or dead-lettered.
 	Dropped func(DroppedInfo)
 	// Commit fires after each commit of a thread, successful or not.
 	Commit func(CommitInfo)
 	// TaskError fires when a task fails, before the runtime decides what follows.
 	TaskError func(task store.TaskID, err error)
+	// ThreadReplaced fires when a thread has failed and is begun again (ReplaceThread).
+	ThreadReplaced func(thread int, err error)
 	// DataLoss fires when input records were deleted before they were processed (a committed offset below the start of
 	// the log) and the reset policy lets the task go on.
 	DataLoss func(DataLossInfo)
@@ -58,8 +62,10 @@ type Listener struct {
 type RestoreInfo struct {
 	Task    store.TaskID
 	Attempt int64
-	// Restored and Total are changelog offsets, over all stores of the task.
+	// Restored and Total are changelog offsets, over all stores of the task; rows while a copy is being taken.
 	Restored, Total int64
+	// Peer is the instance whose copy is being taken, or was; empty when there is none.
+	Peer string
 	// Took is set at the end.
 	Took time.Duration
 	// Err is set at the end of a restore that did not finish.
@@ -104,6 +110,9 @@ func (l Listener) withDefaults() Listener {
 			*f = func(RestoreInfo) {}
 		}
 	}
+	if l.Member == nil {
+		l.Member = func(MemberInfo) {}
+	}
 	if l.Dropped == nil {
 		l.Dropped = func(DroppedInfo) {}
 	}
@@ -112,6 +121,9 @@ func (l Listener) withDefaults() Listener {
 	}
 	if l.TaskError == nil {
 		l.TaskError = func(store.TaskID, error) {}
+	}
+	if l.ThreadReplaced == nil {
+		l.ThreadReplaced = func(int, error) {}
 	}
 	if l.DataLoss == nil {
 		l.DataLoss = func(DataLossInfo) {}

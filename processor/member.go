@@ -32,6 +32,11 @@ type member struct {
 	waiting bool
 	// poked says that somebody wants the thread to look around before it waits.
 	poked bool
+	// joins counts those that the client has begun.
+	joins int
+	// joining: the client joins the group, and has not been told its tasks yet. said: it has told the leader that the instance
+	// drains.
+	joining, said bool
 }
 
 type memberEventKind uint8
@@ -42,12 +47,16 @@ const (
 	eventAssigned
 	eventRevoked
 	eventSession // a session of the group began: the assignment is complete
+	eventRejoin  // the instance wants another placement
+	eventNudge   // somebody else does, or the group has changed
 )
 
 type memberEvent struct {
 	kind       memberEventKind
 	partitions map[string][]int32
 	assignment group.Assignment
+	// joins is how many joins had begun when it was noted.
+	joins int
 }
 
 func newMember(ctx context.Context) *member {
@@ -59,6 +68,7 @@ func newMember(ctx context.Context) *member {
 func (m *member) note(e memberEvent) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	e.joins = m.joins
 	m.events = append(m.events, e)
 	m.wakeLocked()
 }
@@ -140,6 +150,44 @@ func (m *member) begin(id string) bool {
 		m.id = id
 	}
 	return m.id == id
+}
+
+// joinsNow notes that the client joins the group. What it says is read afterwards: all that was noted before is in it.
+func (m *member) joinsNow() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.joining = true
+	m.joins++
+}
+
+// says notes what the client tells the leader in the join.
+func (m *member) says(draining bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.said = draining
+}
+
+// joinedSince reports whether the client has begun a join since the event was noted. It needs no other then: every join makes all
+// members of the group join, and costs each of them a generation.
+func (m *member) joinedSince(e *memberEvent) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.joins > e.joins
+}
+
+// joined notes that the client was told its tasks. It reports what it had said.
+func (m *member) joined() (draining bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.joining = false
+	return m.said
+}
+
+// isJoining reports whether the client waits for its tasks: what changes in the group meanwhile it hears with them.
+func (m *member) isJoining() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.joining
 }
 
 // identity is under which name the group knows the member. It is false when that is not the name under which the tasks

@@ -21,3 +21,33 @@ func TestPollInVain(t *testing.T) {
 		t.Fatalf("%d records from a broker that is not there, in %d fetches", fetches.NumRecords(), len(fetches))
 	}
 }
+
+// TestWishesEndWithTheNextJoin: what asks for a join is met by any that begins later, and by none that had begun: what that says was
+// read before.
+func TestWishesEndWithTheNextJoin(t *testing.T) {
+	t.Parallel()
+	m := newMember(t.Context())
+	m.joinsNow()
+	m.note(memberEvent{kind: eventRejoin})
+	m.says(false)
+	if m.joined() {
+		t.Error("it has not said that it drains")
+	}
+	m.note(memberEvent{kind: eventNudge})
+	events, _ := m.take()
+	for _, e := range events {
+		if m.joinedSince(&e) {
+			t.Errorf("event %d was noted after the join had begun", e.kind)
+		}
+	}
+	m.joinsNow()
+	m.says(true)
+	for _, e := range events {
+		if !m.joinedSince(&e) {
+			t.Errorf("event %d asks for a join that has begun", e.kind)
+		}
+	}
+	if !m.isJoining() || !m.joined() || m.isJoining() {
+		t.Error("it joined, and said that it drains")
+	}
+}

@@ -10,12 +10,14 @@ import (
 // metrics of a runtime.
 type metrics struct {
 	records, commits, aborts, memberships, fetchErrors prometheus.Counter
-	copiesDropped                                      prometheus.Counter
+	copiesDropped, replaced                            prometheus.Counter
 	pauses                                             prometheus.Counter
 	dropped, dataLoss, commitReasons                   *prometheus.CounterVec
 	commitSeconds                                      prometheus.Histogram
 	restoring, tasks, state, inputBytes                prometheus.Gauge
-	restoreLag                                         *prometheus.GaugeVec
+	restoreLag, restoreLeft                            *prometheus.GaugeVec
+	copies                                             *prometheus.CounterVec
+	copyRows, copyResumes                              prometheus.Counter
 }
 
 // newMetrics registers at reg; nil: the metrics are kept and shown to nobody.
@@ -33,6 +35,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		aborts:        counter("aborts_total", "Commits that were undone."),
 		memberships:   counter("memberships_lost_total", "Group memberships that stream threads lost."),
 		copiesDropped: counter("copies_dropped_total", "Local copies dropped because their tasks have long run elsewhere."),
+		replaced:      counter("threads_replaced_total", "Stream threads that failed and were begun again."),
 		fetchErrors:   counter("fetch_errors_total", "Fetches of inputs that failed and were tried again."),
 		pauses:        counter("input_pauses_total", "Times that the fetching of a partition was paused because enough waits."),
 		commitReasons: f.NewCounterVec(prometheus.CounterOpts{
@@ -47,6 +50,13 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 			Name: "statemesh_lost_records_total",
 			Help: "Offsets of input records that the broker deleted before they were processed.",
 		}, []string{"topic"}),
+		copies: f.NewCounterVec(prometheus.CounterOpts{
+			Name: "statemesh_restore_copies_total",
+			Help: "Copies of tasks that peers were asked for in place of changelogs, by outcome: taken, busy, slower (than the changelogs), " +
+				"refused, unavailable, cut, expired, broken, interrupted, failed.",
+		}, []string{"outcome"}),
+		copyRows:    counter("restore_copy_rows_total", "Rows taken from copies of peers."),
+		copyResumes: counter("restore_copy_resumes_total", "Copies of peers that were gone on with after their connection broke."),
 		commitSeconds: f.NewHistogram(prometheus.HistogramOpts{
 			Name: "statemesh_commit_seconds",
 			Help: "Time a commit takes.", Buckets: prometheus.ExponentialBuckets(0.001, 2, 14),
@@ -59,7 +69,41 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 			Name: "statemesh_restore_lag_offsets",
 			Help: "Changelog offsets left to read, by task that is being restored.",
 		}, []string{"task"}),
+		restoreLeft: f.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "statemesh_restore_left_seconds",
+			Help: "Time that the rest of a restore takes at its rate so far, by task; absent while that is unknown.",
+		}, []string{"task"}),
 	}
+}
+
+// restore notes how far that of a task is: offsets left, and how long they take, 0 when unknown.
+func (m *metrics) restore(task string, left int64, time time.Duration) {
+	m.restoreLag.WithLabelValues(task).Set(float64(left))
+	if time > 0 {
+		m.restoreLeft.WithLabelValues(task).Set(time.Seconds())
+	} else {
+		m.restoreLeft.DeleteLabelValues(task)
+	}
+}
+
+// restored ends what restore noted.
+func (m *metrics) restored(task string) {
+	m.restoreLag.DeleteLabelValues(task)
+	m.restoreLeft.DeleteLabelValues(task)
+}
+
+// standbyMetrics registers what is read when somebody looks.
+func standbyMetrics(reg prometheus.Registerer, list func() []StandbyInfo) {
+	promauto.With(reg).NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "statemesh_standby_age_seconds",
+		Help: "Proven age of the oldest of the standby copies that have one; 0 without any.",
+	}, func() float64 {
+		var oldest time.Duration
+		for _, s := range list() {
+			oldest = max(oldest, s.Age)
+		}
+		return oldest.Seconds()
+	})
 }
 
 // globalMetrics registers those of a global store and returns the counter of the records that are applied; the gauges are read

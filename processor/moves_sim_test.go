@@ -215,7 +215,7 @@ func TestSimReadErrors(t *testing.T) {
 		f.produce(tr, rng, 100, 20)
 		a := f.start("a")
 		read := func(in *instance, name store.Name, p store.Partition, age time.Duration) error {
-			r, err := in.rt.Read(t.Context(), name, p, store.ReadOptions{MaxAge: age})
+			r, err := in.rt.Read(t.Context(), name, p, store.ReadOptions{MaxAge: age, OnlyActive: true})
 			if err == nil {
 				if facts := r.Facts(); age > 0 && facts.Age > age || facts.Role != store.RoleActive {
 					t.Errorf("facts %+v of a read bounded by %s", facts, age)

@@ -14,10 +14,22 @@ import (
 	"github.com/statemesh/statemesh/store"
 )
 
+// producer takes records on their way to the brokers. A *kgo.Client is one.
+type producer interface {
+	BeginTransaction() error
+	Produce(ctx context.Context, r *kgo.Record, promise func(*kgo.Record, error))
+	// Flush waits until every promise is kept.
+	Flush(ctx context.Context) error
+	// PartitionLeader returns -1 for the leader while the partition is not known.
+	PartitionLeader(topic string, partition int32) (leader, leaderEpoch int32, err error)
+}
+
 // output is what a thread produces between two commits: records of sinks as they come, changes of the state at the
 // commit. It copies what processors hand over and reuses the copies after each commit, so a record in the steady state
 // allocates nothing. It belongs to the stream thread, but for the promises, which the client's goroutine keeps.
 type output struct {
+	producer producer
+	// client is the producer of a stream thread, which begins and ends it.
 	client *kgo.Client
 	// transactional: a transaction is begun with the first record.
 	transactional bool
@@ -41,9 +53,9 @@ type output struct {
 	promise func(*kgo.Record, error)
 }
 
-func newOutput(client *kgo.Client, transactional bool, partitions map[string]int32) *output {
+func newOutput(p producer, transactional bool, partitions map[string]int32) *output {
 	o := &output{
-		client: client, transactional: transactional, partitions: partitions,
+		producer: p, transactional: transactional, partitions: partitions,
 		loaded: make(map[string]bool), fresh: make(map[string]*kgo.Record),
 	}
 	o.promise = func(r *kgo.Record, err error) {
@@ -77,12 +89,12 @@ func (o *output) acked(log *changelog, r *kgo.Record, err error) {
 	log.acked = max(log.acked, store.Offset(r.Offset)) // one partition: the client keeps its promises one after another
 }
 
-// sink produces a record for a sink. What the client does not take is known at the next commit.
-func (o *output) sink(n *node, r *Record) error {
-	topic := n.topics[0]
+// sink produces a record for a sink. What the client does not take is known at the next commit. partitions are those of a topic whose
+// records name their partition, else 0.
+func (o *output) sink(n *node, topic string, r *Record, partitions int32) error {
 	rec := o.records.next()
-	if count, chosen := o.partitions[topic]; chosen {
-		p, err := choosePartition(n, topic, r, count)
+	if partitions > 0 {
+		p, err := choosePartition(n, topic, r, partitions)
 		if err != nil {
 			return err
 		}
@@ -140,7 +152,7 @@ func (o *output) produce(rec *kgo.Record, promise func(*kgo.Record, error)) erro
 		return &outputError{err}
 	}
 	if o.transactional && !o.begun {
-		if err := o.client.BeginTransaction(); err != nil {
+		if err := o.producer.BeginTransaction(); err != nil {
 			o.fail(err)
 			return &outputError{err}
 		}
@@ -152,20 +164,20 @@ func (o *output) produce(rec *kgo.Record, promise func(*kgo.Record, error)) erro
 	o.last = rec.Topic
 	o.produced++
 	// Waits while the client's buffer is full. The client ends the wait when it is closed.
-	o.client.Produce(nil, rec, promise) //nolint:staticcheck // the records outlive any context: aborting closes the client
+	o.producer.Produce(nil, rec, promise) //nolint:staticcheck // the records outlive any context: aborting closes the client
 	return nil
 }
 
 // flush waits until the broker has answered for everything.
 func (o *output) flush(ctx context.Context) error {
-	if err := o.client.Flush(ctx); err != nil {
+	if err := o.producer.Flush(ctx); err != nil {
 		return err
 	}
 	if err := o.err(); err != nil {
 		return err
 	}
 	return o.awaitLoaded(ctx, func(topic string, p int32) bool {
-		leader, _, _ := o.client.PartitionLeader(topic, p)
+		leader, _, _ := o.producer.PartitionLeader(topic, p)
 		return leader >= 0
 	})
 }
@@ -189,7 +201,7 @@ func (o *output) awaitLoaded(ctx context.Context, known func(topic string, p int
 
 // leaderEpoch is that of the leader the client produces to, -1 when it does not know.
 func (o *output) leaderEpoch(topic string, p store.Partition) int32 {
-	_, epoch, err := o.client.PartitionLeader(topic, int32(p))
+	_, epoch, err := o.producer.PartitionLeader(topic, int32(p))
 	if err != nil {
 		return -1
 	}

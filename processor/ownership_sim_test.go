@@ -16,17 +16,17 @@ import (
 	"github.com/statemesh/statemesh/store"
 )
 
-// readBounded reads partition p with a bound on its age.
+// readBounded reads partition p with a bound on its age, at its owner.
 func (in *instance) readBounded(p store.Partition, bound time.Duration) error {
-	r, err := in.rt.Read(in.f.t.Context(), testStore, p, store.ReadOptions{MaxAge: bound})
+	r, err := in.rt.Read(in.f.t.Context(), testStore, p, store.ReadOptions{MaxAge: bound, OnlyActive: true})
 	if err == nil {
 		r.Close()
 	}
 	return err
 }
 
-// TestSimRevokedTaskIsSilent: from the callback of a revocation on, a task answers nothing, though its thread has not
-// heard of it yet; nor does a read that was waiting for its proof of age then.
+// TestSimRevokedTaskIsSilent: from the callback of a revocation on, a task answers nothing as its owner, though its thread has not
+// heard of it yet; nor does a read that was waiting for its proof of age then. What it had last is a copy, as old as its last proof.
 func TestSimRevokedTaskIsSilent(t *testing.T) {
 	simulate(t, func(t *testing.T, rng *rand.Rand) {
 		f := newFleet(t, true, 3)
@@ -40,6 +40,20 @@ func TestSimRevokedTaskIsSilent(t *testing.T) {
 		}
 		if err := a.readBounded(1, 0); err != nil {
 			t.Errorf("the other task: %v", err)
+		}
+		const later = 3 * time.Second
+		time.Sleep(later)
+		r, err := a.rt.Read(t.Context(), testStore, 0, store.ReadOptions{MaxAge: time.Minute})
+		if err != nil {
+			t.Fatalf("the copy that is left: %v", err)
+		}
+		if facts := r.Facts(); facts.Role != store.RoleStandby || facts.Age < later {
+			t.Errorf("the copy that is left, %s later: %+v", later, facts)
+		}
+		r.Close()
+		if r, err := a.rt.Read(t.Context(), testStore, 0, store.ReadOptions{MaxAge: time.Second}); err == nil {
+			t.Errorf("the copy that is left answers %s later within a second: %+v", later, r.Facts())
+			r.Close()
 		}
 
 		time.Sleep(10 * time.Minute) // the proof is old

@@ -39,12 +39,13 @@ func (r *Runtime) prepare(ctx context.Context) error {
 	}
 	env := taskEnv{
 		application: r.cfg.ApplicationID, now: r.now, maxRecord: r.maxRecord, limitedBy: r.limitedBy,
-		maxIdle: r.cfg.MaxTaskIdle, globals: r.globals, ctx: context.WithoutCancel(ctx), onDrop: r.drops.drop,
+		directory: newDirectory(r, kadm.NewClient(r.client)), maxIdle: r.cfg.MaxTaskIdle, globals: r.globals, registerer: r.cfg.Registerer, ctx: context.WithoutCancel(ctx), onDrop: r.drops.drop,
 	}
+	handlers := r.cfg.handlers()
 	for i := range r.cfg.NumStreamThreads {
 		t := &thread{rt: r, index: i, env: env, log: r.cfg.Logger.With("thread", i)}
 		t.env.cache = r.stores.NewRecordCache(max(0, r.cfg.CacheMaxBytes) / int64(r.cfg.NumStreamThreads))
-		t.env.onError = t.judge
+		t.env.onError = handlers.judge
 		r.threads = append(r.threads, t)
 	}
 	return nil
@@ -201,14 +202,8 @@ func (r *Runtime) usePlan(plan *Plan, counts map[string]int32) {
 	r.storeInfos = plan.Stores
 	r.inputTopics = append(r.built.SourceTopics(), r.built.RepartitionTopics()...)
 	slices.Sort(r.inputTopics)
-	r.chosenPartitions = make(map[string]int32)
-	for _, sub := range r.built.subs {
-		for i := range sub.nodes {
-			if n := &sub.nodes[i]; n.kind == nodeSink && n.partitioner != nil {
-				r.chosenPartitions[n.topics[0]] = counts[n.topics[0]]
-			}
-		}
-	}
+	r.chosenPartitions = r.built.chosenPartitions(counts)
+	r.byKey, r.allManual = r.built.keyed(r.cfg.DeadLetterTopic), r.built.chooses()
 	r.manual = make(map[string]bool)
 	for topic := range r.chosenPartitions {
 		r.manual[topic] = true
@@ -232,8 +227,6 @@ func (r *Runtime) limitRecords() {
 	r.maxRecord = int64(r.cfg.Kafka.MaxRecordBytes) - recordOverhead
 }
 
-func (r *Runtime) manualPartition(topic string) bool { return r.manual[topic] }
-
 // parts makes what serves all threads.
 func (r *Runtime) parts() error {
 	var err error
@@ -247,12 +240,26 @@ func (r *Runtime) parts() error {
 		return err
 	}
 	r.restoring.Store(r.restorer)
-	// Followers wait at the brokers most of the time, each with a fetch that it has the bytes for: they have a budget of their
+	// Followers of global stores, and those of standbys, wait at the brokers most of the time, each with a fetch that it has the bytes for: they have a budget of their
 	// own, or restores would wait for them.
 	share := max(r.cfg.RestoreMaxBytes/8, 2<<20)
 	r.globalLogs, err = restore.New(restore.Config{
 		Client: r.client, Group: r.cfg.ApplicationID, StallTimeout: r.cfg.TaskTimeout, BufferBytes: share,
 		FetchBytes: int32(min(share/2, 4<<20)), PartitionBytes: int32(min(share/4, 1<<20)), Logger: r.cfg.Logger,
+	})
+	if err != nil {
+		return err
+	}
+	r.standbyLogs, err = restore.New(restore.Config{
+		Client: r.client, Group: r.cfg.ApplicationID, StallTimeout: r.cfg.TaskTimeout, BufferBytes: share / 2,
+		FetchBytes: int32(min(share/4, 4<<20)), PartitionBytes: int32(min(share/8, 1<<20)), CommitBytes: min(8<<20, share/2),
+		Logger: r.cfg.Logger,
+	})
+	if err != nil {
+		return err
+	}
+	r.rounds, err = restore.NewRounds(restore.RoundsConfig{
+		Client: r.client, Group: r.cfg.ApplicationID, Now: r.now, Logger: r.cfg.Logger, Registerer: r.cfg.Registerer,
 	})
 	if err != nil {
 		return err

@@ -1,5 +1,7 @@
 package processor
 
+import "github.com/statemesh/statemesh/router"
+
 // Header is a record header. Order and duplicates are kept.
 type Header struct {
 	Key   string
@@ -15,6 +17,21 @@ type Record struct {
 	// Timestamp in Unix milliseconds.
 	Timestamp int64
 	Headers   []Header
+
+	// to is one more than the partition it shall go to; 0: nobody said.
+	to int32
+}
+
+// ToPartition says which partition of a topic the record goes to, for a sink whose Partitioner is [AsTold].
+func (r *Record) ToPartition(p int32) { r.to = p + 1 }
+
+// AsTold is a Partitioner for records that know where they go: see [Record.ToPartition]. Others go where Kafka's default sends
+// them by their key.
+func AsTold(_ string, r *Record, partitions int32) int32 {
+	if r.to > 0 {
+		return r.to - 1
+	}
+	return int32(router.PartitionFor(r.Key, partitions))
 }
 
 // Processor handles the records of one node of one task (upstream's api.Processor). One goroutine, the task's stream

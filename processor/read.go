@@ -19,6 +19,10 @@ import (
 // instance cannot prove otherwise that it still owned the task within opts.MaxAge, or that it has what opts.AtLeast asks
 // for. Beyond that it waits only for opts.AtLeast, as long as opts.Wait says.
 //
+// When the instance is not the owner but has a copy of the task, be it a standby or that of an owner of a moment ago, the
+// reading is of the last whole commit that the copy has, and its Facts say so: role and age. opts.OnlyActive refuses it. With
+// opts.Partial a copy that is being restored answers with what it has so far, and its Facts say that too.
+//
 // Errors: [*store.UnknownStoreError]; [*store.InvalidRequestError] for a partition that does not exist, and for a token
 // that this store can never meet; [*store.MovedError] when the task is not on this instance; [*store.NotReadyError] while
 // it restores, or when its age cannot be proven; [*store.BehindError] when it has not come to opts.AtLeast in time;
@@ -45,23 +49,24 @@ func (r *Runtime) Read(ctx context.Context, name store.Name, p store.Partition, 
 	} else {
 		rd, err = r.readAtLeast(ctx, bs, id, opts)
 	}
+	if mayBePartial(err, &opts) {
+		rd, err = r.pinPartial(ctx, name, id, opts, err)
+	}
 	if err != nil {
 		return nil, err
 	}
 	return rd, nil
 }
 
-// pin pins the last commit of a task on this instance that was the owner at a time within opts.MaxAge and not before after.
+// pin pins the last commit of a task on this instance that was whole at a time within opts.MaxAge and not before after: that
+// of the owner, or what a replica has of it.
 func (r *Runtime) pin(ctx context.Context, name store.Name, id store.TaskID, opts store.ReadOptions, after time.Time) (*reading, error) {
 	e := r.tasks.lookup(id)
-	if e == nil || e.hidden {
+	switch {
+	case e == nil:
 		return nil, r.notHere(name, id)
-	}
-	if !e.serving {
-		return nil, &store.NotReadyError{
-			Store: name, Partition: id.Partition, Reason: e.reason(), Restored: e.restored.Load(),
-			Total: e.total.Load(), RetryAfter: retryRestoring,
-		}
+	case !e.serving:
+		return r.pinReplica(ctx, name, e, opts, after)
 	}
 	// The proof is read before the snapshot is pinned: a commit that ends in between is in the snapshot, and one that is
 	// on its way has lowered the proof already.
@@ -80,7 +85,7 @@ func (r *Runtime) pin(ctx context.Context, name store.Name, id store.TaskID, opt
 		snap.Close()
 		return nil, r.notHere(name, id)
 	}
-	return &reading{name: name, partition: id.Partition, snap: snap, since: since, now: r.now}, nil
+	return &reading{name: name, partition: id.Partition, snap: snap, since: since, now: r.now, role: store.RoleActive}, nil
 }
 
 // retryRestoring is the hint after which a caller may ask a restoring task again.
@@ -136,7 +141,13 @@ type reading struct {
 	snap      *layered.Snapshot
 	since     time.Time // the state was whole at this time
 	now       func() time.Time
-	once      sync.Once
+	role      store.Role
+	// proven is what a replica knows of the commit that it shows; forsaken says that nobody writes to its copy.
+	proven   provenState
+	forsaken bool
+	once     sync.Once
+	// partial: the copy is being restored, and this is what it has.
+	partial *store.Partial
 }
 
 // KeyValue implements store.Reading.
@@ -153,9 +164,12 @@ func (r *reading) Versions() (store.VersionedReader, error) { return r.snap.Vers
 
 // Facts implements store.Reading.
 func (r *reading) Facts() store.Facts {
+	if r.partial != nil {
+		return r.partialFacts()
+	}
 	cp := r.snap.Checkpoint()
 	return store.Facts{
-		Role: store.RoleActive, Sequence: cp.Sequence, Position: r.position().Clone(), Token: r.token(&cp),
+		Role: r.role, Sequence: max(cp.Sequence, r.proven.sequence), Position: r.position().Clone(), Token: r.token(&cp),
 		Age: elapsed(r.since, r.now()), Isolation: r.isolation(),
 	}
 }

@@ -14,8 +14,9 @@ import (
 )
 
 // registry holds the open tasks of the instance. State belongs to the instance, not to a thread: a task that changes
-// threads is handed over open. An entry has at most one holder, the thread that runs the task; a second one waits until
-// the first lets go. Safe for concurrent use.
+// threads, becomes a standby or ceases to be one is handed over open. An entry has at most one holder, the thread that runs
+// the task or the follower that keeps it as a standby; a second one waits until the first lets go, and a thread tells a
+// follower to. Safe for concurrent use.
 type registry struct {
 	now     func() time.Time
 	mu      sync.RWMutex
@@ -29,14 +30,40 @@ type entryTask struct {
 	state  *layered.Task
 	age    *age
 	// serving: restored and answering. Guarded by registry.mu through views: lookup returns a copy.
-	serving         bool
-	restored, total *atomic.Int64
+	serving bool
+	// read is how far a restore is.
+	read *readSoFar
 	// hidden: taken away from the thread, which has still to let go.
 	hidden bool
+	// replica proves what the copy is worth while no thread answers for it; nil: nothing is known.
+	replica *replica
+	// whole is when the restore began that the thread's stay began with: a time at which the state was whole.
+	whole time.Time
+	// preempt tells the follower to let go.
+	preempt context.CancelFunc
 	// mark wakes who waits for the task to come further, or to leave.
 	mark  *watermark
 	free  chan struct{} // closed when the holder has let go
 	since time.Time     // of the last release
+}
+
+// readSoFar is how far a restore of a task is: offsets of its changelogs, or rows of another instance's copy while that is taken,
+// and how long the rest will take, 0 when unknown.
+type readSoFar struct {
+	restored, total, left atomic.Int64
+	// from is the instance whose copy is being taken, and bytes is what has come of it; nil: the changelogs are read.
+	from  atomic.Pointer[string]
+	bytes atomic.Int64
+}
+
+func (s *readSoFar) set(restored, total int64, left time.Duration) {
+	s.restored.Store(restored)
+	s.total.Store(total)
+	s.left.Store(int64(left))
+}
+
+func (s *readSoFar) get() (restored, total int64, left time.Duration) {
+	return s.restored.Load(), s.total.Load(), time.Duration(s.left.Load())
 }
 
 func (e *entryTask) reason() string {
@@ -45,6 +72,24 @@ func (e *entryTask) reason() string {
 	}
 	return reasonRestoring
 }
+
+// progress is how far the copy is that is being built: by a thread that restores it, or by who follows it.
+func (e *entryTask) progress() (restored, total int64, left time.Duration) {
+	if e.read.from.Load() == nil && e.thread == followed && e.replica != nil && e.replica.follower != nil {
+		return e.replica.follower.Progress()
+	}
+	return e.read.get()
+}
+
+// Holders of an entry that are no threads.
+const (
+	// free: nobody holds it.
+	free = -1
+	// barred: nobody may claim it until it is gone.
+	barred = -2
+	// followed: a follower keeps it as a standby.
+	followed = -3
+)
 
 // Reasons of a NotReadyError of an owner whose copy is not open, or not complete, yet.
 const (
@@ -56,12 +101,13 @@ func newRegistry(now func() time.Time) *registry {
 	return &registry{now: now, entries: make(map[store.TaskID]*entryTask)}
 }
 
-// lookup returns the entry of a task that a thread holds, nil when none does. The result is a snapshot.
+// lookup returns the entry of a task that a thread or a follower holds, or of which a copy is open that proves its worth;
+// nil when there is none. The result is a snapshot.
 func (g *registry) lookup(id store.TaskID) *entryTask {
 	g.mu.RLock()
 	defer g.mu.RUnlock()
 	e := g.entries[id]
-	if e == nil || e.thread < 0 {
+	if e == nil || e.thread == barred || e.thread == free && (e.replica == nil || e.state == nil) {
 		return nil
 	}
 	c := *e
@@ -76,7 +122,8 @@ func (g *registry) list() []TaskInfo {
 		if e.thread < 0 {
 			continue
 		}
-		info := TaskInfo{ID: e.id, Thread: e.thread, Serving: e.serving, Restored: e.restored.Load(), Total: e.total.Load()}
+		info := TaskInfo{ID: e.id, Thread: e.thread, Serving: e.serving}
+		info.Restored, info.Total, info.Left = e.read.get()
 		if e.state != nil {
 			info.Checkpoint = e.state.Checkpoint().Clone()
 		}
@@ -90,17 +137,30 @@ func (g *registry) list() []TaskInfo {
 func (g *registry) claim(ctx context.Context, id store.TaskID, thread int, a *age,
 	open func(context.Context) (*layered.Task, error),
 ) (*layered.Task, error) {
+	return g.hold(ctx, id, thread, a, nil, open)
+}
+
+// follow makes a follower the holder of a task, as claim does with a thread. preempt is called when a thread wants it: the
+// follower then releases it soon.
+func (g *registry) follow(ctx context.Context, id store.TaskID, preempt context.CancelFunc,
+	open func(context.Context) (*layered.Task, error),
+) (*layered.Task, error) {
+	return g.hold(ctx, id, followed, nil, preempt, open)
+}
+
+func (g *registry) hold(ctx context.Context, id store.TaskID, holder int, a *age, preempt context.CancelFunc,
+	open func(context.Context) (*layered.Task, error),
+) (*layered.Task, error) {
 	for {
 		g.mu.Lock()
 		e := g.entries[id]
 		if e == nil {
-			e = &entryTask{id: id, thread: -1, restored: new(atomic.Int64), total: new(atomic.Int64), mark: new(watermark)}
+			e = &entryTask{id: id, thread: free, read: new(readSoFar), mark: new(watermark)}
 			g.entries[id] = e
 		}
-		if e.thread == -1 {
-			e.thread, e.age, e.serving, e.hidden, e.free = thread, a, false, false, make(chan struct{})
-			e.restored.Store(0)
-			e.total.Store(0)
+		if e.thread == free {
+			e.thread, e.age, e.preempt, e.serving, e.hidden, e.free = holder, a, preempt, false, false, make(chan struct{})
+			e.read.set(0, 0, 0)
 			state := e.state
 			g.mu.Unlock()
 			if state != nil {
@@ -116,32 +176,64 @@ func (g *registry) claim(ctx context.Context, id store.TaskID, thread int, a *ag
 			g.mu.Unlock()
 			return state, nil
 		}
-		free := e.free
+		if e.thread == followed && holder >= 0 {
+			e.preempt()
+		}
+		letGo := e.free
 		g.mu.Unlock()
 		select {
-		case <-free:
+		case <-letGo:
 		case <-ctx.Done():
-			return nil, fmt.Errorf("task %s: wait for its former thread: %w", id, context.Cause(ctx))
+			return nil, fmt.Errorf("task %s: wait for its former holder: %w", id, context.Cause(ctx))
 		}
 	}
 }
 
-// progress notes how far a restore is.
-func (g *registry) progress(id store.TaskID, restored, total int64) {
-	g.mu.RLock()
-	defer g.mu.RUnlock()
+// replicate sets what proves the worth of a copy that no thread answers for.
+func (g *registry) replicate(id store.TaskID, p *replica) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
 	if e := g.entries[id]; e != nil {
-		e.restored.Store(restored)
-		e.total.Store(total)
+		e.replica = p
+		e.mark.raise()
 	}
 }
 
-// serve opens a restored task to queries.
-func (g *registry) serve(id store.TaskID) {
+// replica returns what proves the worth of a copy, nil when nothing does.
+func (g *registry) replica(id store.TaskID) *replica {
+	g.mu.RLock()
+	defer g.mu.RUnlock()
+	if e := g.entries[id]; e != nil {
+		return e.replica
+	}
+	return nil
+}
+
+// progress notes how far a restore is.
+func (g *registry) progress(id store.TaskID, restored, total int64, left time.Duration) {
+	g.mu.RLock()
+	defer g.mu.RUnlock()
+	if e := g.entries[id]; e != nil {
+		e.read.set(restored, total, left)
+	}
+}
+
+// copied notes how far the copy of another instance has come.
+func (g *registry) copied(id store.TaskID, rows, total, bytes int64, left time.Duration) {
+	g.mu.RLock()
+	defer g.mu.RUnlock()
+	if e := g.entries[id]; e != nil {
+		e.read.set(rows, total, left)
+		e.read.bytes.Store(bytes)
+	}
+}
+
+// serve opens a task to queries that was restored from what the brokers had at a time.
+func (g *registry) serve(id store.TaskID, whole time.Time) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if e := g.entries[id]; e != nil && e.thread >= 0 && !e.hidden {
-		e.serving = true
+		e.serving, e.whole, e.replica = true, whole, nil
 		e.mark.raise()
 	}
 }
@@ -155,25 +247,41 @@ func (g *registry) raise(id store.TaskID) {
 	}
 }
 
-// hide ends the answering of a task that thread holds; the hold goes on.
+// leftBehind is what the copy is worth of an owner that is none any more: as old as its last proof, or as its restore.
+func (e *entryTask) leftBehind() *replica {
+	since := e.age.last()
+	if e.whole.After(since) {
+		since = e.whole
+	}
+	return &replica{since: since, owned: since}
+}
+
+// hide ends the answering of a task that thread holds as its owner; the hold goes on. What the owner had last can still be
+// read as the copy of a replica, as old as its last proof.
 func (g *registry) hide(id store.TaskID, thread int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if e := g.entries[id]; e != nil && e.thread == thread {
+		if e.serving {
+			e.replica = e.leftBehind()
+		}
 		e.serving, e.hidden = false, true
 		e.mark.raise()
 	}
 }
 
-// release ends the hold of a thread; the state stays open for the next one until closeFree.
+// release ends the hold of a thread or a follower; the state stays open for the next one until closeFree.
 func (g *registry) release(id store.TaskID) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	e := g.entries[id]
-	if e == nil || e.thread < 0 {
+	if e == nil || e.thread == free || e.thread == barred {
 		return
 	}
-	e.thread, e.age, e.serving, e.since = -1, nil, false, g.now()
+	if e.serving { // the membership was lost
+		e.replica = e.leftBehind()
+	}
+	e.thread, e.age, e.preempt, e.serving, e.since = free, nil, nil, false, g.now()
 	close(e.free)
 	e.mark.raise()
 	if e.state == nil {
@@ -208,7 +316,7 @@ func (g *registry) bar(id store.TaskID) (done func(), ok bool) {
 	if g.entries[id] != nil {
 		return nil, false
 	}
-	e := &entryTask{id: id, thread: barred, restored: new(atomic.Int64), total: new(atomic.Int64), mark: new(watermark), free: make(chan struct{})}
+	e := &entryTask{id: id, thread: barred, read: new(readSoFar), mark: new(watermark), free: make(chan struct{})}
 	g.entries[id] = e
 	return func() {
 		g.mu.Lock()
@@ -218,23 +326,20 @@ func (g *registry) bar(id store.TaskID) (done func(), ok bool) {
 	}, true
 }
 
-// barred is the thread of an entry that nobody may claim until it is gone.
-const barred = -2
-
 // closeFree closes the states that nobody has held for as long as idle. They stay on disk as held copies.
 func (g *registry) closeFree(ctx context.Context, idle time.Duration) error {
 	g.mu.Lock()
 	now := g.now()
-	var free []*entryTask
+	var idlers []*entryTask
 	for _, e := range g.entries {
-		if e.thread == -1 && e.state != nil && now.Sub(e.since) >= idle {
+		if e.thread == free && e.state != nil && now.Sub(e.since) >= idle {
 			e.thread, e.free = barred, make(chan struct{}) // claims wait
-			free = append(free, e)
+			idlers = append(idlers, e)
 		}
 	}
 	g.mu.Unlock()
 	var errs []error
-	for _, e := range free {
+	for _, e := range idlers {
 		if err := e.state.Close(ctx); err != nil {
 			errs = append(errs, fmt.Errorf("task %s: close state: %w", e.id, err))
 		}

@@ -39,6 +39,7 @@ func pickyTopology() *Topology {
 // expel makes the coordinator forget a member, as the end of its session does.
 func (f *fleet) expel(member string) {
 	f.t.Helper()
+	f.happened("group", "member forgotten")
 	req := kmsg.NewPtrLeaveGroupRequest()
 	req.Group, req.MemberID = testApp, member
 	rm := kmsg.NewLeaveGroupRequestMember()

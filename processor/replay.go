@@ -60,11 +60,12 @@ func (p *replay) apply(records []restore.Record) error {
 	return nil
 }
 
-func (p *replay) one(r *restore.Record) error {
+func (p *replay) one(r *restore.Record) (err error) {
 	t := p.t
 	t.current = RecordMetadata{Topic: p.topic, Partition: int32(r.Partition), Offset: int64(r.Offset)}
 	t.hasCurrent = true
 	defer func() { t.hasCurrent = false }()
+	defer t.guard(&err) // before the record is forgotten
 	t.record = Record{Key: r.Key, Value: r.Value, Timestamp: r.Timestamp}
 	if len(r.Headers) > 0 {
 		t.headers = t.headers[:0]

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"syscall"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -11,6 +13,7 @@ import (
 
 	"github.com/statemesh/statemesh/processor/internal/restore"
 	"github.com/statemesh/statemesh/store"
+	"github.com/statemesh/statemesh/store/engine"
 	"github.com/statemesh/statemesh/store/layered"
 )
 
@@ -20,7 +23,9 @@ type restored struct {
 	state  *layered.Task
 	result restore.Result
 	start  map[store.TopicPartition]store.Offset
-	err    error
+	// began is before the brokers were asked: all that had been committed by then is in the state.
+	began time.Time
+	err   error
 }
 
 // startRestore brings a task to its last commit, beside the thread and beside other restores.
@@ -53,13 +58,11 @@ func (t *thread) takeDone() []restored {
 func (r *Runtime) restore(ctx context.Context, o *ownedTask, thread int, a *age) (out restored, held bool) {
 	out.owner = o
 	id := o.task.id
-	out.state, out.err = r.tasks.claim(ctx, id, thread, a, func(ctx context.Context) (*layered.Task, error) {
-		return r.stores.OpenTask(ctx, id, r.built.StoreSpecs(id.Subtopology))
-	})
+	out.state, out.err = r.openState(ctx, id, thread, a)
 	if out.err != nil {
 		return out, false
 	}
-	logs, closeReplays, err := r.logs(o, out.state)
+	logs, closeReplays, err := r.logs(id, o.task.sub, o.plan.Inputs, out.state)
 	if err != nil {
 		out.err = err
 		return out, true
@@ -71,11 +74,17 @@ func (r *Runtime) restore(ctx context.Context, o *ownedTask, thread int, a *age)
 	defer r.metrics.restoring.Dec()
 	fence := r.fences.list()
 	for wait := 100 * time.Millisecond; ; wait = min(2*wait, 5*time.Second) {
+		out.began = r.now()
 		out.result, out.err = r.restorer.Restore(ctx, restore.Request{
 			Task: out.state, Inputs: o.plan.Inputs, Changelogs: logs, Fence: fence,
+			Seed: r.seed(id, out.state, &r.seeds.owner, func(from string, rows, total int64) {
+				info.Peer, info.Restored, info.Total = from, rows, total
+				r.cfg.Listener.RestoreBatch(info)
+			}),
+			Dropping: func() { r.tasks.replicate(id, nil) },
 			Progress: func(p restore.Progress) {
-				r.tasks.progress(id, p.Done, p.Total)
-				r.metrics.restoreLag.WithLabelValues(id.String()).Set(float64(p.Total - p.Done))
+				r.tasks.progress(id, p.Done, p.Total, p.Left)
+				r.metrics.restore(id.String(), p.Total-p.Done, p.Left)
 				info.Restored, info.Total = p.Done, p.Total
 				if p.Phase == restore.Restoring {
 					r.cfg.Listener.RestoreBatch(info)
@@ -97,10 +106,34 @@ func (r *Runtime) restore(ctx context.Context, o *ownedTask, thread int, a *age)
 	if out.err == nil {
 		r.fences.remove(fence)
 	}
-	r.metrics.restoreLag.DeleteLabelValues(id.String())
+	r.metrics.restored(id.String())
 	info.Took, info.Err = r.now().Sub(began), out.err
 	r.cfg.Listener.RestoreEnd(info)
 	return out, true
+}
+
+// openState claims the state of a task, and opens it if it is closed: again while the disk takes no writes, for up to TaskTimeout, for
+// that may pass, and does not hurt what is open.
+func (r *Runtime) openState(ctx context.Context, id store.TaskID, thread int, a *age) (*layered.Task, error) {
+	began := r.now()
+	for wait := 100 * time.Millisecond; ; wait = min(2*wait, 5*time.Second) {
+		state, err := r.tasks.claim(ctx, id, thread, a, func(ctx context.Context) (*layered.Task, error) {
+			return r.stores.OpenTask(ctx, id, r.built.StoreSpecs(id.Subtopology))
+		})
+		if err == nil || !ofDisk(err) || r.now().Sub(began) > r.cfg.TaskTimeout {
+			return state, err
+		}
+		r.cfg.Logger.WarnContext(ctx, "the disk takes no new copy, trying again", "task", id, "error", err)
+		if sleep(ctx, wait) != nil {
+			return nil, err
+		}
+	}
+}
+
+// ofDisk reports whether the machine refused to write.
+func ofDisk(err error) bool {
+	_, refused := errors.AsType[syscall.Errno](err)
+	return refused || errors.Is(err, engine.ErrReadOnly)
 }
 
 // mayRetry reports whether a restore that failed may succeed without anybody's help.
@@ -120,12 +153,14 @@ func (r *Runtime) mayRetry(err error) bool {
 	if _, ok := errors.AsType[*kerr.Error](err); ok {
 		return retriable(err)
 	}
-	return false
+	return ofDisk(err) // which may pass; what it has left unfinished the next restore drops
 }
 
 // logs of a task's stores: their changelogs, and the source topics that take the place of one. What is behind the committed
 // offset of a source topic was decided about before, so a record that could not be read then is passed over.
-func (r *Runtime) logs(o *ownedTask, state *layered.Task) (logs map[store.Name]restore.Changelog, done func() error, err error) {
+func (r *Runtime) logs(id store.TaskID, sub *subtopology, inputs []store.TopicPartition, state *layered.Task) (
+	logs map[store.Name]restore.Changelog, done func() error, err error,
+) {
 	logs = make(map[store.Name]restore.Changelog)
 	var replays []*replay
 	done = func() error {
@@ -136,17 +171,17 @@ func (r *Runtime) logs(o *ownedTask, state *layered.Task) (logs map[store.Name]r
 		return errors.Join(errs...)
 	}
 	env := &taskEnv{application: r.cfg.ApplicationID, now: r.now, onDrop: func(*task, string, destination) {}}
-	for _, s := range o.task.sub.stores {
+	for _, s := range sub.stores {
 		topic, info := r.logOf(s)
 		if topic == "" {
 			continue
 		}
 		log := restore.Changelog{Topic: topic, ID: info.ID, Retention: info.DeleteRetention}
 		if s.source != "" {
-			if o.task.inputOf(s.source) == nil {
+			if !slices.Contains(inputs, store.TopicPartition{Topic: s.source, Partition: id.Partition}) {
 				continue // the topic has fewer partitions than the task's number
 			}
-			p, err := newReplay(o.task.id, s, env, state, r.passOver)
+			p, err := newReplay(id, s, env, state, r.passOver)
 			if err != nil {
 				return nil, nil, errors.Join(err, done())
 			}

@@ -32,14 +32,22 @@ type Runtime struct {
 	drops   *dropLog
 	now     func() time.Time
 
-	globals map[store.Name]*globalStore
+	globals  map[store.Name]*globalStore
+	standbys *standbys
+	donor    *donor
+	seeds    seedManners
+	failover *failover
 
 	started  atomic.Bool
 	paused   atomic.Bool
 	stopping atomic.Bool
 	counts   atomic.Pointer[map[int32]store.Partition] // partitions by sub-topology; nil until they are known
 	fences   fenceSet
-	attempts atomic.Int64 // restores begun
+	drains   draining
+	asked    atomic.Bool   // for another placement, by the next join
+	tell     chan struct{} // that others are to join
+	joinedAt atomic.Int64  // the epoch before the join that they are told of
+	attempts atomic.Int64  // restores begun
 	// restoring is restorer, for who asks before it is there.
 	restoring atomic.Pointer[restore.Restorer]
 
@@ -52,9 +60,13 @@ type Runtime struct {
 	internal         map[string]topics.Info
 	fed              map[string]topics.Info // topics that stand in for a changelog
 	globalLogs       *restore.Restorer
+	standbyLogs      *restore.Restorer
+	rounds           *restore.Rounds
 	storeInfos       []router.StoreInfo
 	chosenPartitions map[string]int32 // topics with a sink that chooses partitions
 	manual           map[string]bool  // topics whose records name their partition
+	allManual        bool             // so do those of all others, but for byKey
+	byKey            map[string]bool
 	maxRecord        int64
 	limitedBy        string
 	restorer         *restore.Restorer
@@ -70,14 +82,21 @@ func New(cfg Config, topology *Topology, stores *layered.Stores, table *router.T
 		return nil, errors.New("runtime: topology, stores and table are required")
 	}
 	err := cfg.Validate()
-	cfg = cfg.withDefaults()
+	if cfg = cfg.withDefaults(); cfg.Peers == nil {
+		cfg.Peers = noPeers{}
+	}
 	built, buildErr := topology.Build(cfg.ApplicationID)
 	if err := errors.Join(err, buildErr); err != nil {
 		return nil, fmt.Errorf("runtime: %w", err)
 	}
 	r := &Runtime{cfg: cfg, built: built, stores: stores, table: table, now: time.Now, tasks: newRegistry(time.Now)}
 	r.globals = globalsOf(r)
+	r.tell = make(chan struct{}, 1)
+	r.standbys, r.donor = newStandbys(r), newDonor(r)
+	r.seeds = newSeedManners(cfg.RestoreMaxBytes)
+	r.failover = newFailover(cfg.Registerer)
 	r.metrics = newMetrics(cfg.Registerer)
+	standbyMetrics(cfg.Registerer, r.Standbys)
 	r.drops = newDropLog(cfg.Logger, r.metrics, cfg.Listener, r.now)
 	r.state = newStateBox(func(from, to State) {
 		r.metrics.state.Set(float64(to))
@@ -133,8 +152,10 @@ type TaskInfo struct {
 	Thread int
 	// Serving says that it is restored and answers queries.
 	Serving bool
-	// Restored and Total count changelog offsets of a restore.
+	// Restored and Total count changelog offsets of a restore, or rows while the copy of another instance is taken; Left estimates
+	// how long the rest takes, 0 when unknown.
 	Restored, Total int64
+	Left            time.Duration
 	// Checkpoint of the last published commit.
 	Checkpoint store.Checkpoint
 }
@@ -159,6 +180,8 @@ func (r *Runtime) run(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, r.closeTasks(hard)) }()
+	r.failover.ready.Store(true)
+	r.evictPredecessors(ctx)
 
 	serving, stopServing := context.WithCancel(hard)
 	var servants errgroup.Group
@@ -183,9 +206,14 @@ func (r *Runtime) run(ctx context.Context) (err error) {
 	for name, g := range r.globals {
 		serve("global store "+string(name), g.run)
 	}
+	serve("standby changelogs", r.standbyLogs.Run)
+	serve("standby rounds", r.rounds.Run)
+	serve("standbys", r.standbys.run)
+	serve("copies", r.donor.run)
 	serve("metadata", r.observer.Run)
 	serve("purge", r.purger.Run)
 	serve("handover", r.closeIdle)
+	serve("peers", r.tellPeers)
 	serve("cleanup", r.cleanUp)
 
 	// Once the threads are told to stop, everything that still waits for a broker is cut off after a while.
@@ -208,7 +236,7 @@ func (r *Runtime) run(ctx context.Context) (err error) {
 	}
 	for _, t := range threads {
 		work.Go(func() error {
-			if err := t.run(soft, hard); err != nil {
+			if err := r.keepThread(soft, hard, t); err != nil {
 				stop()
 				return fmt.Errorf("stream thread %d: %w", t.index, err)
 			}
@@ -216,6 +244,9 @@ func (r *Runtime) run(ctx context.Context) (err error) {
 		})
 	}
 	err = work.Wait()
+	if r.HasLeft() && len(threads) > 0 {
+		r.cfg.Peers.Rejoin(hard, r.Epoch(), HasLeft)
+	}
 	if hard.Err() != nil {
 		err = errors.Join(err, fmt.Errorf("stop: the brokers did not answer within %s, uncommitted work is dropped", r.cfg.TransactionTimeout))
 	}
@@ -301,8 +332,9 @@ func (r *Runtime) closeIdle(ctx context.Context) error {
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		case <-tick.C:
-			if err := r.tasks.closeFree(ctx, handoverWait); err != nil {
-				return err
+			if err := r.tasks.closeFree(ctx, handoverWait); err != nil && ctx.Err() == nil {
+				// Nothing is lost: the changelogs have it, and what is on the disk is a commit of before. The other tasks go on.
+				r.cfg.Logger.ErrorContext(ctx, "state of a task that has left", "error", err)
 			}
 		}
 	}

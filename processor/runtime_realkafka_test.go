@@ -4,9 +4,7 @@ package processor
 
 import (
 	"errors"
-	"log/slog"
 	"math/rand/v2"
-	"os"
 	"testing"
 	"time"
 
@@ -20,10 +18,8 @@ import (
 func newRealFleet(t *testing.T, partitions int32) (*fleet, *kafkatest.Broker) {
 	t.Helper()
 	b := kafkatest.Run(t, nil)
-	f := &fleet{t: t, dir: t.TempDir(), brokers: b.Brokers(), log: slog.New(slog.DiscardHandler), topo: countTopology}
-	if os.Getenv("STATEMESH_TEST_LOG") != "" {
-		f.log = slog.New(slog.NewTextHandler(os.Stderr, nil))
-	}
+	f := bareFleet(t)
+	f.brokers = b.Brokers()
 	var err error
 	if f.client, err = kgo.NewClient(kgo.SeedBrokers(f.brokers...), kgo.RecordPartitioner(kgo.StickyKeyPartitioner(nil))); err != nil {
 		t.Fatal(err)

@@ -57,6 +57,9 @@ func (r *reading) position() store.Position {
 	if p, ok := r.snap.Uncommitted(); ok {
 		return p
 	}
+	if r.proven.position != nil {
+		return r.proven.position
+	}
 	return r.snap.Checkpoint().Position
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/statemesh/statemesh/processor/internal/restore"
@@ -16,8 +17,11 @@ import (
 // taskEnv is what the tasks of one thread share.
 type taskEnv struct {
 	application string
+	registerer  prometheus.Registerer
 	now         func() time.Time
 	out         *output
+	// directory knows the topics of dynamic sinks.
+	directory *directory
 	// maxRecord is the largest record, key and value, that every changelog takes, in bytes; limitedBy names the setting.
 	maxRecord int64
 	limitedBy string
@@ -157,7 +161,8 @@ func (t *task) toExact() (done, total int64) {
 }
 
 // initialize makes new processors. They see the state as it is now.
-func (t *task) initialize() error {
+func (t *task) initialize() (err error) {
+	defer t.guard(&err)
 	t.schedules = newSchedule()
 	if err := t.prepareFlush(); err != nil {
 		return t.fail(err)
@@ -233,8 +238,8 @@ func (t *task) waiting() bool {
 }
 
 // process handles up to limit records, the one with the smallest timestamp first. It returns how many it took.
-func (t *task) process(limit int) (int, error) {
-	n := 0
+func (t *task) process(limit int) (n int, err error) {
+	defer t.guard(&err)
 	for n < limit && !t.commitRequested {
 		in, err := t.choose()
 		if err != nil {
@@ -295,7 +300,7 @@ func (t *task) prepare(in *input) (bool, error) {
 		if t.stopAt != nil && t.current == *t.stopAt {
 			return false, errStopHere
 		}
-		ts, err := in.source.def.source.Timestamp(&t.record, t.current, in.partitionTime)
+		ts, err := in.time(&t.record, t.current)
 		if err != nil {
 			t.hasCurrent = true
 			err = t.env.onError(t, r, &nodeError{node: in.source.def.name, err: asDeserialization(err)})
@@ -361,7 +366,8 @@ func (t *task) processOne(in *input) error {
 }
 
 // punctuate fires what is due by the wall clock.
-func (t *task) punctuate(nowMilli int64) error {
+func (t *task) punctuate(nowMilli int64) (err error) {
+	defer t.guard(&err)
 	if t.schedules.nextWall > nowMilli {
 		return nil
 	}

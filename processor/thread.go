@@ -27,6 +27,7 @@ type thread struct {
 	// membership hits nobody.
 	attempt         int
 	transactionalID string
+	said            string // the member id that the listener was told of
 	member          *member
 	age             *age
 	out             *output
@@ -60,6 +61,7 @@ type thread struct {
 
 	settled atomic.Bool            // every owned task runs
 	current atomic.Pointer[member] // for other goroutines
+	inside  atomic.Bool            // a member may be in the group
 }
 
 // ownedTask is a task that the group has given to the thread.
@@ -71,8 +73,9 @@ type ownedTask struct {
 	cancel context.CancelFunc
 	// gone: revoked while it was restored; what the restore brings is let go.
 	gone bool
-	// serves: it answers queries.
-	serves bool
+	// serves: it answers queries. restored is when its restore asked the brokers.
+	serves   bool
+	restored time.Time
 }
 
 // ownedInput leads from a fetched partition to its task.
@@ -391,9 +394,11 @@ func (t *thread) memberInfo(transactionalID string) func() group.Member {
 	return func() group.Member {
 		m := group.Member{
 			ProcessID: t.rt.cfg.ProcessID, Incarnation: t.rt.cfg.Incarnation, Endpoint: t.rt.cfg.Endpoint, Rack: t.rt.cfg.Rack,
-			TransactionalID: transactionalID, Thread: t.index, Capacity: 1, Fencing: t.rt.fences.list(),
+			TransactionalID: transactionalID, Thread: t.index, Capacity: 1, Fencing: t.rt.fences.list(), Draining: t.rt.Draining(),
 		}
 		if t.index == 0 {
+			m.Tags, m.Host = t.rt.cfg.ClientTags, t.rt.cfg.Host
+			m.Standby, m.Warmup = t.rt.standbys.report()
 			m.Held = t.rt.held()
 		}
 		return m

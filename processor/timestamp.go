@@ -9,6 +9,14 @@ import "fmt"
 // Record and metadata must not be kept. All tasks share the function: it must be safe for concurrent use.
 type TimestampExtractor func(r *Record, m RecordMetadata, partitionTime int64) (int64, error)
 
+// Timer is what the processor of a source may be besides: it finds the time of a record itself, and [SourceOptions.Timestamp] is not
+// asked, but for records that a store is made again from. So a source that finds the time in the value decodes it once. The time of
+// a record is asked before it is processed, in its turn for each partition; the rules are those of a [TimestampExtractor]. What the
+// record refers to stays as it is until it was processed, but for its headers.
+type Timer interface {
+	Time(r *Record, m RecordMetadata, partitionTime int64) (int64, error)
+}
+
 // FailOnInvalidTimestamp takes the record's timestamp; a negative one is an error (upstream's default).
 func FailOnInvalidTimestamp(r *Record, m RecordMetadata, _ int64) (int64, error) {
 	if r.Timestamp < 0 {

@@ -1,6 +1,7 @@
 package processor
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -27,6 +28,9 @@ type SourceOptions struct {
 	OffsetReset OffsetReset
 	// Timestamp gives each record its time. Default [FailOnInvalidTimestamp], as upstream.
 	Timestamp TimestampExtractor
+	// Processor makes the source decode what it reads: one for each task, which is given the records and hands them on. Nil: they
+	// go to the children as they are.
+	Processor Supplier
 }
 
 // OffsetReset is where to start in a partition that has no committed offset (upstream's AutoOffsetReset).
@@ -87,6 +91,17 @@ type SinkOptions struct {
 type RepartitionOptions struct {
 	// Partitions of the topic. Default 0: as many as the largest source topic of the sub-topology that writes it.
 	Partitions int32
+	// Partitioner replaces Kafka's default, as for a sink.
+	Partitioner Partitioner
+	// Processor is that of the source, see SourceOptions.
+	Processor Supplier
+	// Source and Sink name the two nodes. Default: the name of the repartition, and RepartitionSink of it.
+	Source, Sink string
+	// Topic is the name of the topic behind the application's id and a dash. Default: <name>-repartition.
+	Topic string
+	// Follows: the topic has as many partitions as those that it meets in stores, and what writes it has no say. So two
+	// sub-topologies may answer each other.
+	Follows bool
 }
 
 // NewTopology returns an empty topology.
@@ -115,7 +130,12 @@ func (t *Topology) AddSource(name string, opts SourceOptions, topics ...string) 
 	if opts.Timestamp == nil {
 		opts.Timestamp = FailOnInvalidTimestamp
 	}
-	t.add(&nodeDef{name: name, kind: nodeSource, topics: slices.Clone(topics), source: opts})
+	if opts.Processor != nil {
+		if reason := badSupplier(opts.Processor); reason != "" {
+			t.fail("source", name, reason)
+		}
+	}
+	t.add(&nodeDef{name: name, kind: nodeSource, topics: slices.Clone(topics), source: opts, supplier: opts.Processor})
 	return t
 }
 
@@ -142,7 +162,7 @@ func (t *Topology) AddSink(name string, opts SinkOptions, topic string, parents 
 
 // AddRepartition sends the records of its parents through the internal topic <application>-<name>-repartition, so that
 // all records of one key meet in one task. It ends the sub-topology of the parents and begins another one: name is its
-// source, to be used as a parent, and [RepartitionSink] its sink. Records are partitioned by key as Kafka's default
+// source, to be used as a parent, and [RepartitionSink] its sink, unless the options name them. Records are partitioned by key as Kafka's default
 // partitioner does.
 func (t *Topology) AddRepartition(name string, opts RepartitionOptions, parents ...string) *Topology {
 	if reason := badName(name); reason != "" {
@@ -152,9 +172,22 @@ func (t *Topology) AddRepartition(name string, opts RepartitionOptions, parents 
 		t.fail("repartition", name, fmt.Sprintf("%d partitions: want 0 for as many as its inputs have, or more",
 			opts.Partitions))
 	}
-	t.add(&nodeDef{name: RepartitionSink(name), kind: nodeSink, repartition: name, parents: t.parents("repartition", name, parents)})
+	if opts.Processor != nil {
+		if reason := badSupplier(opts.Processor); reason != "" {
+			t.fail("repartition", name, reason)
+		}
+	}
+	topic := cmp.Or(opts.Topic, name+"-repartition")
+	if reason := badName(topic); reason != "" && opts.Topic != "" {
+		t.fail("repartition", name, "topic: "+reason)
+	}
 	t.add(&nodeDef{
-		name: name, kind: nodeSource, repartition: name, partitions: opts.Partitions,
+		name: cmp.Or(opts.Sink, RepartitionSink(name)), kind: nodeSink, repartition: name, internal: topic, partitioner: opts.Partitioner,
+		parents: t.parents("repartition", cmp.Or(opts.Sink, name), parents),
+	})
+	t.add(&nodeDef{
+		name: cmp.Or(opts.Source, name), kind: nodeSource, repartition: name, internal: topic, partitions: opts.Partitions,
+		supplier: opts.Processor, follows: opts.Follows,
 		// What was written has a time already, and all of it is wanted.
 		source: SourceOptions{OffsetReset: ResetEarliest, Timestamp: FailOnInvalidTimestamp},
 	})
@@ -296,11 +329,16 @@ type nodeDef struct {
 
 	topics      []string // of a source (external) or sink; empty for a repartition
 	repartition string   // name of the repartition this source or sink belongs to
+	internal    string   // topic of a repartition, behind the application's id
 	partitions  int32    // of a repartition, 0 when not stated
+	follows     bool     // of a repartition, see RepartitionOptions
 	source      SourceOptions
 	partitioner Partitioner
-	supplier    Supplier
-	stores      []*storeDef
+	// dynamic: a sink whose topic extract chooses, or its parents where that is nil.
+	dynamic  bool
+	extract  TopicExtractor
+	supplier Supplier
+	stores   []*storeDef
 	// global: source or processor of a global store, which have no other neighbours.
 	global bool
 }

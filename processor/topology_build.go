@@ -48,6 +48,8 @@ type sourceTopic struct {
 	repartition string
 	// partitions were stated for a repartition topic; 0 when they were not.
 	partitions int32
+	// follows: it has the partitions of the topics it meets.
+	follows bool
 }
 
 // node is one node of a sub-topology. Nodes refer to each other by their index in subtopology.nodes.
@@ -60,9 +62,11 @@ type node struct {
 	source      SourceOptions // of a source
 	topics      []string      // full names: those a source reads, the one a sink writes
 	partitioner Partitioner   // of a sink; nil: Kafka's default
-	supplier    Supplier      // of a processor
-	stores      []store.Name  // that a processor may use, in the order of their connection
-	repartition bool          // source or sink of a repartition topic
+	dynamic     bool          // a sink whose records name their topics; extract may be nil
+	extract     TopicExtractor
+	supplier    Supplier     // of a processor
+	stores      []store.Name // that a processor may use, in the order of their connection
+	repartition bool         // source or sink of a repartition topic
 }
 
 // builtStore is one store with its place.
@@ -146,7 +150,7 @@ func (t *Topology) checkTopics(app string, fail func(kind, name, reason string))
 	}
 	for _, n := range t.nodes {
 		if n.repartition != "" && n.kind == nodeSource {
-			internal("repartition", n.repartition, repartitionTopic(app, n.repartition))
+			internal("repartition", n.repartition, repartitionTopic(app, n.internal))
 		}
 	}
 	for _, s := range t.stores {
@@ -158,7 +162,7 @@ func (t *Topology) checkTopics(app string, fail func(kind, name, reason string))
 
 func changelogTopic(app string, s store.Name) string { return app + "-" + string(s) + "-changelog" }
 
-func repartitionTopic(app, name string) string { return app + "-" + name + "-repartition" }
+func repartitionTopic(app, topic string) string { return app + "-" + topic }
 
 // compile turns checked definitions into sub-topologies.
 func (t *Topology) compile(app string) *Built {
@@ -176,10 +180,10 @@ func (t *Topology) compile(app string) *Built {
 		sub.global = def.global
 		n := node{
 			name: def.name, kind: def.kind, source: def.source, topics: slices.Clone(def.topics),
-			partitioner: def.partitioner, supplier: def.supplier, repartition: def.repartition != "",
+			partitioner: def.partitioner, dynamic: def.dynamic, extract: def.extract, supplier: def.supplier, repartition: def.repartition != "",
 		}
 		if def.repartition != "" {
-			n.topics = []string{repartitionTopic(app, def.repartition)}
+			n.topics = []string{repartitionTopic(app, def.internal)}
 		}
 		for _, s := range def.stores {
 			n.stores = append(n.stores, s.spec.Name)
@@ -193,7 +197,7 @@ func (t *Topology) compile(app string) *Built {
 			for _, topic := range n.topics {
 				sub.sources = append(sub.sources, sourceTopic{
 					topic: topic, node: at,
-					repartition: def.repartition, partitions: def.partitions,
+					repartition: def.repartition, partitions: def.partitions, follows: def.follows,
 				})
 				b.bySource[topic] = entry{sub: sub, node: at}
 			}

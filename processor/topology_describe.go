@@ -32,6 +32,10 @@ func (sub *subtopology) describe(w *strings.Builder, n *node) {
 		slices.Sort(names)
 		fmt.Fprintf(w, "    Processor: %s (stores: [%s])\n", n.name, strings.Join(names, ", "))
 	case nodeSink:
+		if n.dynamic {
+			fmt.Fprintf(w, "    Sink: %s (extractor class: TopicExtractor)\n", n.name)
+			break
+		}
 		fmt.Fprintf(w, "    Sink: %s (topic: %s)\n", n.name, n.topics[0])
 	}
 	if n.kind != nodeSink {

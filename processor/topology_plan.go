@@ -101,7 +101,7 @@ func (b *Built) topics(want func(*subtopology, sourceTopic) bool) []string {
 	return topics
 }
 
-// SinkTopics are the topics from outside that the application writes, sorted. They must exist.
+// SinkTopics are the topics from outside that the application writes, sorted. They must exist. Those of dynamic sinks are not known.
 func (b *Built) SinkTopics() []string {
 	var topics []string
 	for _, sub := range b.subs {
@@ -207,7 +207,7 @@ func (sub *subtopology) tasks(counts map[string]int32) []TaskPlan {
 	tasks := make([]TaskPlan, sub.largest(counts))
 	for i := range tasks {
 		p := store.Partition(i)
-		tasks[i] = TaskPlan{ID: store.TaskID{Subtopology: sub.id, Partition: p}, Stateful: len(sub.stores) > 0}
+		tasks[i] = TaskPlan{ID: store.TaskID{Subtopology: sub.id, Partition: p}, Stateful: sub.logged()}
 		for _, s := range sub.sources {
 			if int32(p) < counts[s.topic] {
 				tasks[i].Inputs = append(tasks[i].Inputs, store.TopicPartition{Topic: s.topic, Partition: p})
@@ -273,6 +273,9 @@ func (b *Built) countFor(topic string, counts map[string]int32) int32 {
 			return n
 		}
 	}
+	if leaders := slices.DeleteFunc(slices.Clone(group), b.follows); len(leaders) > 0 {
+		group = leaders
+	}
 	var most int32
 	for _, t := range group {
 		for _, sub := range b.writers(t) {
@@ -284,6 +287,11 @@ func (b *Built) countFor(topic string, counts map[string]int32) int32 {
 		}
 	}
 	return most
+}
+
+// follows reports whether the topic is one that takes the partitions of others.
+func (b *Built) follows(topic string) bool {
+	return slices.ContainsFunc(b.bySource[topic].sub.sources, func(s sourceTopic) bool { return s.topic == topic && s.follows })
 }
 
 // meeting returns the topic and all that meet it in a store, or meet such a one, sorted.
@@ -309,7 +317,7 @@ func (b *Built) meeting(topic string) []string {
 func (b *Built) writers(topic string) []*subtopology {
 	var w []*subtopology
 	for _, sub := range b.subs {
-		if slices.ContainsFunc(sub.nodes, func(n node) bool { return n.kind == nodeSink && n.topics[0] == topic }) {
+		if slices.ContainsFunc(sub.nodes, func(n node) bool { return n.writes(topic) }) {
 			w = append(w, sub)
 		}
 	}
@@ -333,4 +341,10 @@ func (b *Built) checkCopartitioned(counts map[string]int32) error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// logged reports whether a store of the sub-topology can be made again from a topic: only then is a copy of its tasks worth
+// something elsewhere (upstream's TopicsInfo.stateChangelogTopics).
+func (sub *subtopology) logged() bool {
+	return slices.ContainsFunc(sub.stores, func(s *builtStore) bool { return s.changelog != "" || s.source != "" })
 }

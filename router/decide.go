@@ -27,6 +27,9 @@ const (
 	PreferActive Preference = iota
 	// OnlyActive asks nobody but the owner. Caches do not answer either.
 	OnlyActive
+	// PreferLocal asks the copy of the instance that decides first, if it has one, then as PreferActive does. For a caller who
+	// has said how old an answer may be: a copy that proves it meets the bound saves the hop.
+	PreferLocal
 )
 
 // Query is a read of one partition, as far as the choice of who answers depends on it.
@@ -78,6 +81,9 @@ type Route struct {
 	// Candidates are the copies to ask, best first. The first may answer; the others are for when it cannot be reached.
 	// They may include Self. Empty when Local. Shared: not to be changed.
 	Candidates []Replica
+	// LocalFirst says that the verdict is Local because the caller prefers that, although the instance is not the owner: if its copy
+	// does not meet what is asked for, the others are still to be asked, without PreferLocal.
+	LocalFirst bool
 	// Epoch of the snapshot that decided; 0 without one.
 	Epoch Epoch
 	// Owner is the active copy by the map, with an empty Instance when there is none.
@@ -123,6 +129,9 @@ func Decide(s *Snapshot, q Query) Route {
 	case q.Held == store.RoleStandby && q.Origin == OriginPeer && standbysMay(&q):
 		r.Verdict = Local
 		return r
+	case q.Prefer == PreferLocal && q.Origin == OriginEntry && standbysMay(&q) && t.hasLocal(&q):
+		r.Verdict, r.LocalFirst = Local, true
+		return r
 	}
 	if q.Origin == OriginPeer {
 		r.Err = refusePeer(s, &q, owner)
@@ -147,6 +156,11 @@ func servesFrom(role store.Role, q *Query) bool {
 
 // standbysMay reports whether standbys are worth asking: the caller accepts them and an age above zero.
 func standbysMay(q *Query) bool { return q.Prefer != OnlyActive && q.MaxStaleness > 0 }
+
+// hasLocal reports whether the instance that decides has a copy, by the map or by what it holds.
+func (t *task) hasLocal(q *Query) bool {
+	return q.Held == store.RoleStandby || q.Self != "" && slices.ContainsFunc(t.replicas, func(r Replica) bool { return r.Instance == q.Self })
+}
 
 func tried(list []store.Candidate, instance string) bool {
 	if instance == "" {

@@ -16,7 +16,7 @@ import (
 // TestDecideScenarios runs testdata/decide. Commands:
 //
 //	map epoch=3 partitions=4           lines: <instance> active=(..) standby=(..) [silent]; moving <partition> <instance>
-//	decide partition=0 [self=a] [held=active|standby] [origin=peer] [only-active] [bound=5s] [store=x]
+//	decide partition=0 [self=a] [held=active|standby] [origin=peer] [only-active|prefer-local] [bound=5s] [store=x]
 //	                                   lines: the instances tried, with the reason
 func TestDecideScenarios(t *testing.T) {
 	datadriven.Walk(t, "testdata/decide", func(t *testing.T, path string) {
@@ -97,6 +97,8 @@ func scenarioQuery(t *testing.T, d *datadriven.TestData) Query {
 			q.Origin = OriginPeer
 		case "only-active":
 			q.Prefer = OnlyActive
+		case "prefer-local":
+			q.Prefer = PreferLocal
 		case "bound":
 			b, err := time.ParseDuration(val)
 			if err != nil {
@@ -125,6 +127,9 @@ func number(t *testing.T, s string) store.Partition {
 func printRoute(r Route) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s", r.Verdict)
+	if r.LocalFirst {
+		b.WriteString(" first")
+	}
 	for _, c := range r.Candidates {
 		fmt.Fprintf(&b, " %s(%s)", c.Instance, strings.ToLower(c.Role.String()))
 	}
@@ -151,7 +156,7 @@ func TestDecideProperties(t *testing.T) {
 				for _, self := range []string{"", "a", "b", "z"} {
 					for _, held := range []store.Role{store.RoleUnknown, store.RoleActive, store.RoleStandby} {
 						for _, origin := range []Origin{OriginEntry, OriginPeer} {
-							for _, prefer := range []Preference{PreferActive, OnlyActive} {
+							for _, prefer := range []Preference{PreferActive, OnlyActive, PreferLocal} {
 								for _, bound := range []time.Duration{0, time.Second} {
 									for _, tried := range [][]store.Candidate{nil, {{Instance: "a", Reason: "refused"}}, {{Instance: "a"}, {Instance: "b"}, {Instance: "c"}}} {
 										if self == "" && (held != store.RoleUnknown || origin == OriginPeer) {
@@ -191,6 +196,9 @@ func checkRoute(t *testing.T, s *Snapshot, q Query, r Route) {
 	}
 	if r.Verdict == Local && (q.Self == "" || slices.ContainsFunc(q.Tried, func(c store.Candidate) bool { return c.Instance == q.Self }) && s != nil) {
 		fail("local, but there is nobody here who may")
+	}
+	if r.LocalFirst && (r.Verdict != Local || q.Prefer != PreferLocal || q.MaxStaleness == 0 || q.Origin == OriginPeer) {
+		fail("a copy is preferred that nobody asked for")
 	}
 	seen := map[string]bool{}
 	for i, c := range r.Candidates {

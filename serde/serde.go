@@ -17,6 +17,7 @@ type codec[T any] struct {
 	format string // that stores declare for these bytes
 	fixed  int    // bytes of each value where upstream's ListSerializer knows it; else 0
 	null   bool   // nil bytes are a value
+	window int    // bytes behind the key that say which window it is
 	// appendTo returns nil for a value that stands for nil.
 	appendTo func(dst []byte, v T) ([]byte, error)
 	decode   func(b []byte) (T, error)
@@ -76,6 +77,9 @@ func (s Serde[T]) As(format string) Serde[T] {
 	c.format = format
 	return Serde[T]{&c}
 }
+
+// TakesNil reports whether nil bytes stand for a value: [Bytes], [List], [Nullable] and what is made of them.
+func (s Serde[T]) TakesNil() bool { return s.codec().null }
 
 // Format names the [Format] of the bytes, for the declaration of a store; "bytes" when none is known.
 func (s Serde[T]) Format() string {

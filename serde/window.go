@@ -14,6 +14,9 @@ type Windowed[K any] struct {
 	Start, End int64
 }
 
+// WindowBytes is how many bytes behind those of the key say which window it is, 0 where keys have none: what partitions must not depend on.
+func (s Serde[T]) WindowBytes() int { return s.codec().window }
+
 var errWindow = errors.New("no window begins before 1970 or ends before it begins")
 
 // TimeWindowed is the key of a time window as topics have it: the bytes of the key, then eight of the start (upstream's
@@ -80,7 +83,7 @@ func windowed[K any](name string, key Serde[K], tail int,
 	write func([]byte, Windowed[K]) ([]byte, error), read func([]byte) (start, end int64, err error),
 	again func(Serde[K]) Serde[Windowed[K]],
 ) Serde[Windowed[K]] {
-	c := &codec[Windowed[K]]{name: name, err: key.Err()}
+	c := &codec[Windowed[K]]{name: name, err: key.Err(), window: tail}
 	c.appendTo = func(dst []byte, w Windowed[K]) ([]byte, error) {
 		b, err := key.Append(dst, w.Key)
 		switch {

@@ -71,7 +71,7 @@ func (s *Server) adminMux() http.Handler {
 
 func (s *Server) ready() error {
 	select {
-	case <-s.draining:
+	case <-s.stopping:
 		return store.ErrShuttingDown
 	default:
 	}

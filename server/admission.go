@@ -39,6 +39,22 @@ func (l *limiter) acquire() error {
 	return nil
 }
 
+// acquireOf is acquire for a class of callers that may take only so many of the slots. Who is refused is not counted meanwhile, so nobody
+// is refused on its behalf.
+func (l *limiter) acquireOf(most int64) error {
+	for {
+		n := l.n.Load()
+		if n >= min(most, l.max) {
+			l.rejected.Inc()
+			return &store.OverloadedError{Limit: l.name, RetryAfter: retryOverloaded}
+		}
+		if l.n.CompareAndSwap(n, n+1) {
+			l.inFlight.Inc()
+			return nil
+		}
+	}
+}
+
 func (l *limiter) release() {
 	l.n.Add(-1)
 	l.inFlight.Dec()
@@ -47,7 +63,7 @@ func (l *limiter) release() {
 // limits has a limiter for each class of requests. Peers have theirs apart from clients: what an instance forwards must
 // not wait for what clients ask of the receiver, or two instances that ask each other would wait for each other.
 type limits struct {
-	requests, scans, peerRequests, peerScans, watches *limiter
+	requests, scans, peerRequests, peerScans, watches, copies *limiter
 }
 
 func newLimits(c *Config, m *metrics) limits {
@@ -57,5 +73,6 @@ func newLimits(c *Config, m *metrics) limits {
 		peerRequests: newLimiter("server.max.peer.requests", c.MaxPeerRequests, m),
 		peerScans:    newLimiter("server.max.peer.scans", c.MaxPeerScans, m),
 		watches:      newLimiter("server.max.watches", c.MaxWatches, m),
+		copies:       newLimiter("server.max.copies", c.MaxCopies, m),
 	}
 }

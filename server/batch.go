@@ -51,10 +51,11 @@ func (q *queryService) BatchGet(ctx context.Context, req *statemeshv1.BatchGetRe
 	}
 	slices.Sort(parts)
 	if err := s.scatter(ctx, rd, parts, asker{
-		local: func(ctx context.Context, p store.Partition) error { return s.batchLocal(ctx, rd, p, b) },
-		remote: func(ctx context.Context, to router.Replica, parts []store.Partition) error {
-			return s.batchRemote(ctx, rd, to, parts, b)
+		local: func(ctx context.Context, p store.Partition, m manner) error { return s.batchLocal(ctx, rd, p, m, b) },
+		remote: func(ctx context.Context, to router.Replica, parts []store.Partition, m manner) error {
+			return s.batchRemote(ctx, rd, to, parts, m, b)
 		},
+		hedge: func() hedge { return s.hedgeBatch(rd, b) },
 	}); err != nil {
 		return nil, err
 	}
@@ -105,8 +106,32 @@ func (s *Server) items(rd *read, req *statemeshv1.BatchGetRequest) ([]item, erro
 	return items, nil
 }
 
-func (s *Server) batchLocal(ctx context.Context, rd *read, p store.Partition, b *batch) error {
-	r, err := s.pin(ctx, rd, p)
+// hedgeBatch looks some partitions of b up into a place of their own.
+func (s *Server) hedgeBatch(rd *read, b *batch) hedge {
+	other := &batch{items: b.items, byPart: b.byPart, results: make([]*statemeshv1.BatchGetResult, len(b.items))}
+	return hedge{
+		asker: asker{
+			local: func(ctx context.Context, p store.Partition, m manner) error {
+				return s.batchLocal(ctx, rd, p, m, other)
+			},
+			remote: func(ctx context.Context, to router.Replica, parts []store.Partition, m manner) error {
+				return s.batchRemote(ctx, rd, to, parts, m, other)
+			},
+		},
+		adopt: func() error {
+			for i, r := range other.results {
+				if r != nil {
+					b.results[i] = r
+				}
+			}
+			return s.addTo(b, other.bytes, other.worths...)
+		},
+		drop: func() {},
+	}
+}
+
+func (s *Server) batchLocal(ctx context.Context, rd *read, p store.Partition, m manner, b *batch) error {
+	r, err := s.pin(ctx, rd, p, m)
 	if err != nil {
 		return err
 	}
@@ -135,12 +160,12 @@ func (s *Server) batchLocal(ctx context.Context, rd *read, p store.Partition, b 
 	return s.batchDone(rd, b, bytes, s.localWorth(p, r))
 }
 
-func (s *Server) batchRemote(ctx context.Context, rd *read, to router.Replica, parts []store.Partition, b *batch) error {
+func (s *Server) batchRemote(ctx context.Context, rd *read, to router.Replica, parts []store.Partition, m manner, b *batch) error {
 	client, err := s.peer(to)
 	if err != nil {
 		return err
 	}
-	req := &statemeshv1.BatchGetRequest{Store: string(rd.store), Options: s.hopOptions(rd, to, parts...)}
+	req := &statemeshv1.BatchGetRequest{Store: string(rd.store), Options: s.hopOptions(rd, to, m, parts...)}
 	var at []int
 	for _, p := range parts {
 		for _, i := range b.byPart[p] {
@@ -187,14 +212,22 @@ func (s *Server) batchDone(rd *read, b *batch, bytes int, worths ...worth) error
 	if err := s.check(rd, worths...); err != nil {
 		return err
 	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
 	// First what no repetition mends: a caller who is told so asks for less at once.
-	if b.bytes += bytes; b.bytes > s.cfg.MaxMessageBytes {
-		return s.tooLarge("response", int64(b.bytes))
+	if err := s.addTo(b, bytes); err != nil {
+		return err
 	}
 	if err := rd.call.holdAnswer(int64(bytes)); err != nil {
 		return err
+	}
+	return s.addTo(b, 0, worths...)
+}
+
+// addTo counts what was answered to a batch.
+func (s *Server) addTo(b *batch, bytes int, worths ...worth) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.bytes += bytes; b.bytes > s.cfg.MaxMessageBytes {
+		return s.tooLarge("response", int64(b.bytes))
 	}
 	b.worths = append(b.worths, worths...)
 	return nil

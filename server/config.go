@@ -68,6 +68,13 @@ type Config struct {
 	MaxPeerRequests, MaxPeerScans int
 	// MaxWatches bounds the watches of metadata. Default 1024.
 	MaxWatches int
+	// MaxCopies bounds the copies of tasks that are sent to peers at a time. Default 2: each reads as fast as it may. The last one of
+	// several is kept for peers that are to run the task, or go on with a copy. A peer that is refused asks another one.
+	MaxCopies int
+	// CopyBytesPerSecond bounds what is sent of them, all together. Default 64 MiB; negative: no bound.
+	CopyBytesPerSecond int64
+	// CopyStallTimeout is after how long a peer is cut off that takes nothing of its copy. Default 30 s.
+	CopyStallTimeout time.Duration
 	// MaxBytes bounds the memory of all requests in flight, of clients and peers, scans included: what came in and what
 	// is gathered to be sent. A quarter of it is for peers alone. Default 64 MiB. At least two messages. Above it: OVERLOADED.
 	MaxBytes int64
@@ -77,8 +84,12 @@ type Config struct {
 	// DefaultMaxStaleness is what a request without a bound accepts from the remote cache and from standbys. 0 means what
 	// it says: neither answers such a request. See the constant for the usual value.
 	DefaultMaxStaleness time.Duration
-	// DrainTimeout is how long Run waits for requests in flight after its context ended. Default 10 s.
-	DrainTimeout time.Duration
+	// HedgeDelay is how long another instance is waited for before a copy is asked as well, for a request that accepts one;
+	// the first good answer counts. Default 250 ms: many times what an answer takes, a small part of what a caller waits.
+	// Negative: it is waited for as long as the caller does.
+	HedgeDelay time.Duration
+	// GracePeriod is how long Run waits for requests in flight after its context ended. Default 10 s.
+	GracePeriod time.Duration
 
 	// Formats are those that stores may declare of their keys and values. Default: those that are built in.
 	Formats serde.Formats
@@ -112,16 +123,28 @@ func (c Config) withDefaults() Config {
 	c.MaxPeerRequests = cmp.Or(c.MaxPeerRequests, 4096)
 	c.MaxPeerScans = cmp.Or(c.MaxPeerScans, 1024)
 	c.MaxWatches = cmp.Or(c.MaxWatches, 1024)
+	c.MaxCopies = cmp.Or(c.MaxCopies, 2)
+	c.CopyBytesPerSecond = cmp.Or(c.CopyBytesPerSecond, 64<<20)
+	c.CopyStallTimeout = cmp.Or(c.CopyStallTimeout, 30*time.Second)
 	c.MaxBytes = cmp.Or(c.MaxBytes, max(64<<20, 2*int64(c.MaxMessageBytes)))
 	c.MaxScanRows = cmp.Or(c.MaxScanRows, 1_000_000)
 	c.MaxScanBytes = cmp.Or(c.MaxScanBytes, 256<<20)
 	c.DefaultDeadline = cmp.Or(c.DefaultDeadline, 10*time.Second)
-	c.DrainTimeout = cmp.Or(c.DrainTimeout, 10*time.Second)
+	c.HedgeDelay = cmp.Or(c.HedgeDelay, 250*time.Millisecond)
+	c.GracePeriod = cmp.Or(c.GracePeriod, 10*time.Second)
 	if len(c.Formats.Names()) == 0 {
 		c.Formats = serde.Builtin()
 	}
 	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
 	return c
+}
+
+// copyRate is how many bytes a second a copy gets at least; 0: no limit.
+func (c Config) copyRate() int64 {
+	if c.CopyBytesPerSecond <= 0 {
+		return 0
+	}
+	return max(c.CopyBytesPerSecond/int64(c.MaxCopies), 1)
 }
 
 // validate reports all problems at once.
@@ -155,10 +178,12 @@ func (c Config) validate() error {
 		{"max peer requests", int64(c.MaxPeerRequests)},
 		{"max peer scans", int64(c.MaxPeerScans)},
 		{"max watches", int64(c.MaxWatches)},
+		{"max copies", int64(c.MaxCopies)},
+		{"copy stall timeout", int64(c.CopyStallTimeout)},
 		{"max bytes", c.MaxBytes},
 		{"default deadline", int64(c.DefaultDeadline)},
 		{"default max staleness", int64(c.DefaultMaxStaleness)},
-		{"drain timeout", int64(c.DrainTimeout)},
+		{"grace period", int64(c.GracePeriod)},
 	} {
 		if n.v < 0 {
 			bad("%s: negative", n.name)

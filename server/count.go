@@ -55,12 +55,14 @@ func (q *queryService) Count(ctx context.Context, req *statemeshv1.CountRequest)
 		}
 		defer limit.release()
 	}
-	if err := s.scatter(ctx, rd, parts, asker{
-		local: func(ctx context.Context, p store.Partition) error { return s.countLocal(ctx, rd, p, c) },
-		remote: func(ctx context.Context, to router.Replica, parts []store.Partition) error {
-			return s.countRemote(ctx, rd, to, parts, c)
-		},
-	}); err != nil {
+	ask := s.countsInto(rd, c)
+	if !c.exact { // which takes as long as there are rows
+		ask.hedge = func() hedge {
+			other := &counts{}
+			return hedge{asker: s.countsInto(rd, other), adopt: func() error { c.add(other.parts, other.worths...); return nil }, drop: func() {}}
+		}
+	}
+	if err := s.scatter(ctx, rd, parts, ask); err != nil {
 		return nil, err
 	}
 	answers, err := s.sealAll(rd, c.worths)
@@ -78,8 +80,17 @@ func (q *queryService) Count(ctx context.Context, req *statemeshv1.CountRequest)
 	return resp, nil
 }
 
-func (s *Server) countLocal(ctx context.Context, rd *read, p store.Partition, c *counts) error {
-	r, err := s.pin(ctx, rd, p)
+func (s *Server) countsInto(rd *read, c *counts) asker {
+	return asker{
+		local: func(ctx context.Context, p store.Partition, m manner) error { return s.countLocal(ctx, rd, p, m, c) },
+		remote: func(ctx context.Context, to router.Replica, parts []store.Partition, m manner) error {
+			return s.countRemote(ctx, rd, to, parts, m, c)
+		},
+	}
+}
+
+func (s *Server) countLocal(ctx context.Context, rd *read, p store.Partition, m manner, c *counts) error {
+	r, err := s.pin(ctx, rd, p, m)
 	if err != nil {
 		return err
 	}
@@ -133,7 +144,7 @@ func (s *Server) countRows(ctx context.Context, rd *read, r *pinned, p store.Par
 	return n, it.Err()
 }
 
-func (s *Server) countRemote(ctx context.Context, rd *read, to router.Replica, parts []store.Partition, c *counts) error {
+func (s *Server) countRemote(ctx context.Context, rd *read, to router.Replica, parts []store.Partition, m manner, c *counts) error {
 	client, err := s.peer(to)
 	if err != nil {
 		return err
@@ -142,7 +153,7 @@ func (s *Server) countRemote(ctx context.Context, rd *read, to router.Replica, p
 	defer cancel()
 	sent := time.Now()
 	resp, err := client.Count(hop, &statemeshv1.CountRequest{
-		Store: string(rd.store), Partitions: fromPartitions(parts), Options: s.hopOptions(rd, to, parts...), Exact: c.exact,
+		Store: string(rd.store), Partitions: fromPartitions(parts), Options: s.hopOptions(rd, to, m, parts...), Exact: c.exact,
 	})
 	if err := s.hopError(ctx, err); err != nil {
 		return err

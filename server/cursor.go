@@ -41,8 +41,8 @@ type localCursor struct {
 	cur   *statemeshv1.Row
 }
 
-func (s *Server) openLocal(ctx context.Context, sc *scan, p store.Partition) (*localCursor, error) {
-	r, err := s.pin(ctx, sc.rd, p)
+func (s *Server) openLocal(ctx context.Context, sc *scan, p store.Partition, m manner) (*localCursor, error) {
+	r, err := s.pin(ctx, sc.rd, p, m)
 	if err != nil {
 		return nil, err
 	}
@@ -114,7 +114,7 @@ type remoteCursor struct {
 
 // openRemote starts the stream and waits for its first message: who cannot answer says so instead. ctx is that of the
 // whole scan, round that of the attempt.
-func (s *Server) openRemote(ctx, round context.Context, sc *scan, to router.Replica, parts []store.Partition) (*remoteCursor, error) {
+func (s *Server) openRemote(ctx, round context.Context, sc *scan, to router.Replica, parts []store.Partition, m manner) (*remoteCursor, error) {
 	client, err := s.peer(to)
 	if err != nil {
 		return nil, err
@@ -127,7 +127,7 @@ func (s *Server) openRemote(ctx, round context.Context, sc *scan, to router.Repl
 	defer stop()
 	sent := time.Now()
 	c := &remoteCursor{s: s, ctx: ctx, cancel: cancel, order: sc.order(), timed: sc.rd.family != keyValues, parts: slices.Sorted(slices.Values(parts))}
-	c.stream, err = client.Scan(hop, s.scanRequest(sc, to, c.parts))
+	c.stream, err = client.Scan(hop, s.scanRequest(sc, to, c.parts, m))
 	if err != nil {
 		cancel()
 		return nil, s.hopError(round, err)
@@ -148,6 +148,10 @@ func (s *Server) openRemote(ctx, round context.Context, sc *scan, to router.Repl
 		return nil, err
 	}
 	c.rows, c.ended = first.GetRows(), first.GetEnd()
+	if !stop() { // overtaken by a moment: the stream is cancelled
+		cancel()
+		return nil, context.Cause(round)
+	}
 	return c, nil
 }
 

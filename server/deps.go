@@ -22,6 +22,8 @@ type Peers interface {
 	// Query returns a client for the instance at "host:port". It does not wait for a connection: a peer that cannot be
 	// reached shows at the first call.
 	Query(endpoint string) (statemeshv1.QueryServiceClient, error)
+	// Metadata returns a client for the same instance's metadata service: what it says of itself. It does not wait either.
+	Metadata(endpoint string) (statemeshv1.MetadataServiceClient, error)
 }
 
 // Deps is what a server works with.
@@ -34,6 +36,16 @@ type Deps struct {
 	Table *router.Table
 	// Cache of remote answers; nil: none. Its owner runs it.
 	Cache *remotecache.Cache
+	// Mesh knows which instances live; nil: nothing is said about that.
+	Mesh Mesh
+	// Copies of the tasks that this instance has, for peers that need them; nil: it gives none.
+	Copies Copies
+	// Drainer gives away what this instance has; nil: it does not.
+	Drainer Drainer
+	// Suspected reports whether an instance is believed to be dead: it is asked last. nil: nobody is.
+	Suspected func(router.Replica) bool
+	// Holdings are what this instance has of tasks, and how far each is; nil: it does not say.
+	Holdings func() []router.Holding
 	// Ready says whether the instance has joined and its stores answer, with the reason why not; nil: it always is.
 	// Shown under /readyz.
 	Ready func() error

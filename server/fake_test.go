@@ -45,6 +45,9 @@ type fakeStores struct {
 	age    func() time.Duration
 	role   store.Role
 
+	// restoring, if set, says how far each partition is: who does not accept that is refused.
+	restoring map[store.Partition]*store.Partial
+
 	reads, readings, iterators atomic.Int64
 }
 
@@ -69,6 +72,9 @@ func (f *fakeStores) Read(ctx context.Context, name store.Name, p store.Partitio
 	es, ok := f.parts[p]
 	if !ok {
 		return nil, &store.NotReadyError{Store: name, Partition: p, Reason: "rebalancing", RetryAfter: time.Second}
+	}
+	if part := f.restoring[p]; part != nil && !o.Partial {
+		return nil, &store.NotReadyError{Store: name, Partition: p, Reason: "restoring", Restored: part.Restored, Total: part.Total, Left: part.Left, RetryAfter: time.Second}
 	}
 	f.readings.Add(1)
 	r := &fakeReading{NoReads: store.NoReads{Store: name, Kind: f.kind}, f: f, p: p, es: es, isolation: max(o.Isolation, f.shown)}
@@ -149,6 +155,10 @@ func (r *fakeReading) Facts() store.Facts {
 		age = r.f.age()
 	}
 	f := store.Facts{Role: r.f.role, Sequence: 7, Position: store.Position{"in": {1: 99}}, Age: age, Isolation: r.isolation}
+	if f.Partial = r.f.restoring[r.p]; f.Partial != nil {
+		f.Age = -1
+		return f
+	}
 	if r.f.token != nil {
 		f.Token = r.f.token(r.p)
 	}
@@ -322,6 +332,15 @@ func newMeshOf(
 
 // Query implements Peers.
 func (m *mesh) Query(endpoint string) (statemeshv1.QueryServiceClient, error) {
+	return statemeshv1.NewQueryServiceClient(m.connTo(endpoint)), nil
+}
+
+// Metadata implements Peers.
+func (m *mesh) Metadata(endpoint string) (statemeshv1.MetadataServiceClient, error) {
+	return statemeshv1.NewMetadataServiceClient(m.connTo(endpoint)), nil
+}
+
+func (m *mesh) connTo(endpoint string) *grpc.ClientConn {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	c := m.conns[endpoint]
@@ -334,7 +353,7 @@ func (m *mesh) Query(endpoint string) (statemeshv1.QueryServiceClient, error) {
 		})
 		m.conns[endpoint] = c
 	}
-	return statemeshv1.NewQueryServiceClient(c), nil
+	return c
 }
 
 func (m *mesh) start(in router.Instance, adjust []func(string, *Config, *Deps)) {
@@ -350,7 +369,7 @@ func (m *mesh) start(in router.Instance, adjust []func(string, *Config, *Deps)) 
 	m.publish(nd, m.data)
 	cfg := Config{
 		Application: "app", Instance: in.ID, Endpoint: in.Endpoint, Listener: nd.lis, Registerer: nd.reg, Gatherer: nd.reg,
-		DefaultMaxStaleness: DefaultMaxStaleness, DrainTimeout: 5 * time.Second,
+		DefaultMaxStaleness: DefaultMaxStaleness, GracePeriod: 5 * time.Second,
 	}
 	deps := Deps{Stores: nd.stores, Peers: m, Table: nd.table}
 	for _, f := range adjust {

@@ -45,10 +45,14 @@ func (q *queryService) Get(ctx context.Context, req *statemeshv1.GetRequest) (*s
 		return nil, err
 	}
 	if err := s.scatter(ctx, rd, []store.Partition{p}, asker{
-		local: func(ctx context.Context, p store.Partition) error { return s.getLocal(ctx, rd, p, l) },
-		remote: func(ctx context.Context, to router.Replica, _ []store.Partition) error {
+		local: func(ctx context.Context, p store.Partition, m manner) error { return s.getLocal(ctx, rd, p, m, l) },
+		remote: func(ctx context.Context, to router.Replica, _ []store.Partition, m manner) error {
+			if m == partially { // nothing to be kept
+				return s.getDirect(ctx, rd, to, p, m, l)
+			}
 			return s.getRemote(ctx, rd, to, p, l)
 		},
+		hedge: func() hedge { return s.hedgeGet(rd, p, l) },
 	}); err != nil {
 		return nil, err
 	}
@@ -84,8 +88,35 @@ func (s *Server) item(rd *read, key []byte, typed *statemeshv1.TypedValue, insta
 	return it, rd.mayAsk(it.at)
 }
 
-func (s *Server) getLocal(ctx context.Context, rd *read, p store.Partition, l *lookup) error {
-	r, err := s.pin(ctx, rd, p)
+// hedgeGet looks l up in a place of its own, and not in the cache, where it would wait for the call that is slow.
+func (s *Server) hedgeGet(rd *read, p store.Partition, l *lookup) hedge {
+	other := &lookup{item: l.item}
+	return hedge{
+		asker: asker{
+			local: func(ctx context.Context, p store.Partition, m manner) error { return s.getLocal(ctx, rd, p, m, other) },
+			remote: func(ctx context.Context, to router.Replica, _ []store.Partition, m manner) error {
+				return s.getDirect(ctx, rd, to, p, m, other)
+			},
+		},
+		adopt: func() error { *l = *other; return nil },
+		drop:  func() {},
+	}
+}
+
+// getDirect asks a replica without the remote cache.
+func (s *Server) getDirect(ctx context.Context, rd *read, to router.Replica, p store.Partition, m manner, l *lookup) error {
+	sent := time.Now()
+	r, err := s.lookupAt(ctx, rd, to, p, l.item, m)
+	if err != nil {
+		return err
+	}
+	l.value, l.found, l.span, l.worth = r.value, r.found, r.span, worth{at: sent, answer: r.answer}
+	rd.call.via(viaRemote)
+	return s.check(rd, l.worth)
+}
+
+func (s *Server) getLocal(ctx context.Context, rd *read, p store.Partition, m manner, l *lookup) error {
+	r, err := s.pin(ctx, rd, p, m)
 	if err != nil {
 		return err
 	}
@@ -150,7 +181,7 @@ func (s *Server) getRemote(ctx context.Context, rd *read, to router.Replica, p s
 
 // getFrom asks one replica. The age of its answer is that of the moment the replica sent it.
 func (s *Server) getFrom(ctx context.Context, rd *read, to router.Replica, p store.Partition, l *lookup) (remotecache.Answer, string, error) {
-	r, err := s.lookupAt(ctx, rd, to, p, l.item)
+	r, err := s.lookupAt(ctx, rd, to, p, l.item, thorough)
 	if err != nil {
 		return remotecache.Answer{}, "", err
 	}

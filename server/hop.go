@@ -53,18 +53,24 @@ func (s *Server) hopError(ctx context.Context, err error) error {
 		err = fmt.Errorf("%w: the call was cut off", wire.ErrUnreachable)
 	}
 	outcome := wire.ReasonName(wire.Reason(err))
-	if errors.Is(err, wire.ErrUnreachable) {
+	switch {
+	case errors.Is(err, wire.ErrUnreachable):
 		outcome = "UNREACHABLE"
+	case errors.Is(err, errOvertaken):
+		outcome = "OVERTAKEN"
 	}
 	s.m.hops.WithLabelValues(outcome).Inc()
 	return err
 }
 
 // hopOptions are the options of a forwarded read of some partitions. A standby gets the default bound of a request that
-// has none, which it then checks where the answer is given. Of a token goes along what concerns these partitions.
-func (s *Server) hopOptions(rd *read, to router.Replica, parts ...store.Partition) *statemeshv1.ReadOptions {
+// has none, which it then checks where the answer is given; a copy that is being restored may not know its age. Of a token goes along what concerns these partitions.
+func (s *Server) hopOptions(rd *read, to router.Replica, m manner, parts ...store.Partition) *statemeshv1.ReadOptions {
 	o := rd.opts
-	o.MaxStaleness = s.bound(rd, to.Role)
+	o.Partial = m == partially
+	if !o.Partial {
+		o.MaxStaleness = s.bound(rd, to.Role)
+	}
 	if !o.AtLeast.Empty() {
 		o.AtLeast, o.Wait = store.Token{}, rd.patience()
 		for _, p := range parts {

@@ -28,6 +28,10 @@ type method struct {
 	cost int64
 	// deadline is given to a call without one; 0: none is.
 	deadline time.Duration
+	// internal: only proven peers may call it.
+	internal bool
+	// operator: only who may be a peer may call it, forwarded or not.
+	operator bool
 }
 
 // methods lists the RPCs of ours; others (health, reflection) are only guarded against panics.
@@ -39,15 +43,23 @@ func (s *Server) methods() map[string]method {
 		statemeshv1.QueryService_Count_FullMethodName:            {entry: l.requests, peer: l.peerRequests, deadline: d},
 		statemeshv1.QueryService_Scan_FullMethodName:             {entry: l.scans, peer: l.peerScans, deadline: scanDeadlineFactor * d},
 		statemeshv1.MetadataService_ListStores_FullMethodName:    {entry: l.requests, peer: l.requests, deadline: d},
-		statemeshv1.MetadataService_ListInstances_FullMethodName: {entry: l.requests, peer: l.requests, deadline: d},
+		statemeshv1.MetadataService_ListInstances_FullMethodName: {entry: l.requests, peer: l.peerRequests, deadline: d},
 		statemeshv1.MetadataService_FindOwner_FullMethodName:     {entry: l.requests, peer: l.requests, deadline: d},
 		statemeshv1.MetadataService_Watch_FullMethodName:         {entry: l.watches, peer: l.watches},
+		statemeshv1.MeshService_Suspect_FullMethodName:           {entry: l.peerRequests, peer: l.peerRequests, deadline: d, internal: true},
+		statemeshv1.MeshService_Rejoin_FullMethodName:            {entry: l.peerRequests, peer: l.peerRequests, deadline: d, internal: true},
+		statemeshv1.AdminService_Drain_FullMethodName:            {entry: l.watches, peer: l.watches, operator: true},
+		statemeshv1.AdminService_Undrain_FullMethodName:          {entry: l.requests, peer: l.requests, deadline: d, operator: true},
+		statemeshv1.MeshService_CopyTask_FullMethodName:          {entry: l.peerRequests, peer: l.peerRequests, internal: true},
 	}
 	for full, v := range m {
 		v.name = full[strings.LastIndexByte(full, '/')+1:]
 		v.cost = requestCost
 		if v.entry == l.scans {
 			v.cost += 2 * int64(s.cfg.ScanChunkBytes) // one is filled while another is sent
+		}
+		if full == statemeshv1.MeshService_CopyTask_FullMethodName { // which counts its places when it knows for whom it is
+			v.cost += 2 * wire.CopyChunkBytes
 		}
 		m[full] = v
 	}
@@ -93,7 +105,7 @@ func (s *Server) stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerIn
 	if !ours {
 		defer translate(&err)
 		defer s.recovered(ss.Context(), info.FullMethod, &err)
-		return s.untilDrain(srv, ss, handler)
+		return s.untilStop(srv, ss, handler)
 	}
 	c := &call{method: m.name, start: time.Now()}
 	defer s.done(ss.Context(), c, &err)
@@ -106,16 +118,16 @@ func (s *Server) stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerIn
 	return handler(srv, &serverStream{ServerStream: ss, ctx: ctx, s: s})
 }
 
-// untilDrain runs a stream of health or reflection, which ends only with its context, so that it does not hold up the
-// drain.
-func (s *Server) untilDrain(srv any, ss grpc.ServerStream, handler grpc.StreamHandler) error {
+// untilStop runs a stream of health or reflection, which ends only with its context, so that it does not hold up the
+// stop.
+func (s *Server) untilStop(srv any, ss grpc.ServerStream, handler grpc.StreamHandler) error {
 	ctx, cancel := context.WithCancel(ss.Context())
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	defer cancel()
 	wg.Go(func() {
 		select {
-		case <-s.draining:
+		case <-s.stopping:
 			cancel()
 		case <-ctx.Done():
 		}
@@ -155,6 +167,14 @@ func (s *Server) admit(ctx context.Context, c *call, m *method) (context.Context
 	if err != nil {
 		return nil, nil, err
 	}
+	if m.internal && !forwarded {
+		return nil, nil, &store.PermissionDeniedError{Action: "call " + m.name, Reason: "only instances of the mesh may"}
+	}
+	if m.operator {
+		if err := s.operates(ctx, m.name); err != nil {
+			return nil, nil, err
+		}
+	}
 	if forwarded {
 		if err := s.trust(ctx, fwd); err != nil {
 			return nil, nil, err
@@ -162,7 +182,7 @@ func (s *Server) admit(ctx context.Context, c *call, m *method) (context.Context
 		c.origin, limit = router.OriginPeer, m.peer
 	}
 	select {
-	case <-s.draining:
+	case <-s.stopping:
 		return nil, nil, store.ErrShuttingDown
 	default:
 	}

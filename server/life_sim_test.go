@@ -21,9 +21,9 @@ import (
 	"github.com/statemesh/statemesh/store"
 )
 
-// A drain: health first, watches end with a reason, what is in flight ends in peace, what is new is refused, and Run
+// A stop: health first, watches end with a reason, what is in flight ends in peace, what is new is refused, and Run
 // returns.
-func TestDrain(t *testing.T) {
+func TestStop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMesh(t, 1, 1, func(int) int { return 0 })
 		a := m.node("a")
@@ -67,19 +67,19 @@ func TestDrain(t *testing.T) {
 			t.Errorf("health watch: %v", err)
 		}
 		if _, err := a.query().Get(t.Context(), get(key)); err == nil {
-			t.Error("a new call was answered while draining")
+			t.Error("a new call was answered while stopping")
 		}
 		wg.Wait()
 		err = <-a.done
 		a.done <- err
 		if took := time.Since(begin); took != 2*time.Second {
-			t.Errorf("the drain took %s, the call 2s", took)
+			t.Errorf("the stop took %s, the call 2s", took)
 		}
 	})
 }
 
-// A call that does not end is cut off after DrainTimeout, so Run is bounded.
-func TestDrainIsBounded(t *testing.T) {
+// A call that does not end is cut off after GracePeriod, so Run is bounded.
+func TestStopIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMesh(t, 1, 1, func(int) int { return 0 })
 		a := m.node("a")
@@ -122,6 +122,7 @@ func TestIdleConnectionStays(t *testing.T) {
 		if _, err := q.ListStores(t.Context(), &statemeshv1.ListStoresRequest{}); err != nil {
 			t.Fatal(err)
 		}
+		synctest.Wait() // a connection answers before its state says that it is ready
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 		defer cancel()
 		if conn.WaitForStateChange(ctx, connectivity.Ready) {

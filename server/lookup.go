@@ -14,12 +14,12 @@ import (
 )
 
 // lookupAt asks a peer for one value, together with others that ask it for the same kind of thing.
-func (s *Server) lookupAt(ctx context.Context, rd *read, to router.Replica, p store.Partition, it item) (*rider, error) {
+func (s *Server) lookupAt(ctx context.Context, rd *read, to router.Replica, p store.Partition, it item, m manner) (*rider, error) {
 	client, err := s.peer(to)
 	if err != nil {
 		return nil, err
 	}
-	options := s.hopOptions(rd, to, p)
+	options := s.hopOptions(rd, to, m, p)
 	r := &rider{item: it, p: p}
 	alone := func() error { return s.lookupAlone(ctx, rd, client, options, r) }
 	if rd.family != keyValues || len(options.GetAtLeast()) > 0 || options.GetWait() != nil {

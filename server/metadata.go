@@ -31,26 +31,36 @@ func (m *metadataService) ListStores(context.Context, *statemeshv1.ListStoresReq
 }
 
 // ListInstances lists the instances, or those that hold some of a store.
-func (m *metadataService) ListInstances(_ context.Context, req *statemeshv1.ListInstancesRequest) (*statemeshv1.ListInstancesResponse, error) {
+func (m *metadataService) ListInstances(ctx context.Context, req *statemeshv1.ListInstancesRequest) (*statemeshv1.ListInstancesResponse, error) {
 	snap, err := m.snapshot()
 	if err != nil {
 		return nil, err
 	}
 	d := snap.Data()
+	of := func(store.TaskID) bool { return true }
 	if req.Store != nil {
 		info, err := snap.Store(store.Name(req.GetStore()))
 		if err != nil {
 			return nil, err
 		}
-		of := func(id store.TaskID) bool { return id.Subtopology == info.Subtopology }
-		d.Instances = slices.DeleteFunc(d.Instances, func(in router.Instance) bool {
-			return !slices.ContainsFunc(in.Active, of) && !slices.ContainsFunc(in.Standby, of)
-		})
+		of = func(id store.TaskID) bool { return id.Subtopology == info.Subtopology }
 	}
-	return &statemeshv1.ListInstancesResponse{
-		Application: d.Application, Epoch: int64(d.Epoch),
-		Instances: wire.FromInstances(d.Instances), Moving: wire.FromMoving(d.Moving),
-	}, nil
+	resp := &statemeshv1.ListInstancesResponse{Application: d.Application, Epoch: int64(d.Epoch), Moving: wire.FromMoving(d.Moving)}
+	switch {
+	case req.GetWithHoldings() && callOf(ctx).origin == router.OriginPeer: // answered here, and by nobody else
+		resp.Instances, err = m.s.withHoldings(ctx, []router.Instance{m.s.itself(snap)}, of)
+	case req.GetWithHoldings():
+		resp.Instances, err = m.s.withHoldings(ctx, d.Instances, of)
+	default:
+		if req.Store != nil {
+			d.Instances = slices.DeleteFunc(d.Instances, func(in router.Instance) bool { return !holds(in, of) })
+		}
+		resp.Instances = wire.FromInstances(d.Instances)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return resp, nil
 }
 
 // FindOwner tells who holds a key.
@@ -97,7 +107,7 @@ func (m *metadataService) Watch(req *statemeshv1.WatchRequest, out grpc.ServerSt
 		}
 		select {
 		case <-changed:
-		case <-m.s.draining:
+		case <-m.s.stopping:
 			return store.ErrShuttingDown
 		case <-out.Context().Done():
 			return context.Cause(out.Context())

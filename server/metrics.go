@@ -6,14 +6,19 @@ import (
 )
 
 type metrics struct {
-	requests *prometheus.CounterVec
-	seconds  *prometheus.HistogramVec
-	inFlight *prometheus.GaugeVec
-	rejected *prometheus.CounterVec
-	panics   prometheus.Counter
-	rows     *prometheus.CounterVec
-	readings prometheus.Gauge
-	hops     *prometheus.CounterVec
+	requests  *prometheus.CounterVec
+	seconds   *prometheus.HistogramVec
+	inFlight  *prometheus.GaugeVec
+	rejected  *prometheus.CounterVec
+	panics    prometheus.Counter
+	rows      *prometheus.CounterVec
+	readings  prometheus.Gauge
+	hops      *prometheus.CounterVec
+	localCopy *prometheus.CounterVec
+	hedges    *prometheus.CounterVec
+	partial   prometheus.Counter
+
+	copyBytes prometheus.Counter
 }
 
 // newMetrics registers the metrics; reg may be nil. Labels are bounded: methods, routes, reasons and limits are fixed
@@ -44,8 +49,23 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		readings: f.NewGauge(prometheus.GaugeOpts{
 			Name: "statemesh_server_open_readings", Help: "Snapshots that requests hold open.",
 		}),
+		copyBytes: f.NewCounter(prometheus.CounterOpts{
+			Name: "statemesh_server_copy_bytes_total", Help: "Bytes of rows sent to peers that were given copies of tasks.",
+		}),
 		hops: f.NewCounterVec(prometheus.CounterOpts{
-			Name: "statemesh_server_hops_total", Help: "Requests forwarded to a peer, by outcome (OK or the reason).",
+			Name: "statemesh_server_hops_total", Help: "Requests forwarded to a peer, by outcome (OK, OVERTAKEN by a copy, or the reason).",
+		}, []string{"outcome"}),
+		localCopy: f.NewCounterVec(prometheus.CounterOpts{
+			Name: "statemesh_server_local_copy_reads_total",
+			Help: "Reads with a bound that a copy of this instance was asked for before the owner: answered, or passed over.",
+		}, []string{"outcome"}),
+		partial: f.NewCounter(prometheus.CounterOpts{
+			Name: "statemesh_server_partial_reads_total",
+			Help: "Partitions that were read here in a copy that is being restored, for callers who accept that.",
+		}),
+		hedges: f.NewCounterVec(prometheus.CounterOpts{
+			Name: "statemesh_server_hedged_reads_total",
+			Help: "Forwarded reads that were slow, so that a copy was asked as well: answered by the copy, overtaken by the slow one, or failed.",
 		}, []string{"outcome"}),
 	}
 }

@@ -59,6 +59,9 @@ func (rd *read) patience() time.Duration {
 	return max(0, rd.opts.Wait-time.Since(rd.call.start))
 }
 
+// acceptsPartial reports whether a copy that is being restored may answer, when no other can. It meets no token.
+func (rd *read) acceptsPartial() bool { return rd.opts.Partial && rd.opts.AtLeast.Empty() }
+
 // retryNoMetadata: about as long as a group takes to publish its first map.
 const retryNoMetadata = 200 * time.Millisecond
 
@@ -136,14 +139,27 @@ type pinned struct {
 }
 
 // pin opens a partition of this instance.
-func (s *Server) pin(ctx context.Context, rd *read, p store.Partition) (*pinned, error) {
-	o := store.ReadOptions{MaxAge: rd.opts.MaxStaleness, Isolation: rd.opts.Isolation}
+func (s *Server) pin(ctx context.Context, rd *read, p store.Partition, m manner) (*pinned, error) {
+	o := store.ReadOptions{MaxAge: rd.opts.MaxStaleness, Isolation: rd.opts.Isolation, OnlyActive: rd.opts.OnlyActive}
+	if s.bound(rd, store.RoleStandby) == 0 && m != partially { // nobody but the owner meets that
+		o.OnlyActive = true
+	}
 	if !rd.opts.AtLeast.Empty() {
 		o.AtLeast, o.Wait = rd.opts.AtLeast.At(p), rd.patience()
+	}
+	switch m {
+	case hasty: // it ages until the answer is sent
+		o.MaxAge, o.Wait, o.Hasty = o.MaxAge/2, 0, true
+	case partially:
+		o.Partial = true
+	case thorough:
 	}
 	r, err := s.deps.Stores.Read(ctx, rd.store, p, o)
 	if err != nil {
 		return nil, err
+	}
+	if o.Partial && r.Facts().Partial != nil {
+		s.m.partial.Inc()
 	}
 	s.m.readings.Inc()
 	return &pinned{Reading: r, s: s}, nil

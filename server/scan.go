@@ -81,34 +81,20 @@ func (q *queryService) Scan(req *statemeshv1.ScanRequest, out grpc.ServerStreami
 	}
 	m := &merge{heads: cursorHeap{order: sc.order()}}
 	defer m.close()
-	var mu sync.Mutex
-	add := func(c cursor) {
-		mu.Lock()
-		defer mu.Unlock()
-		m.cursors = append(m.cursors, c)
+	open := &opened{}
+	defer open.drop()
+	ask := s.opensInto(ctx, sc, open)
+	ask.hedge = func() hedge {
+		other := &opened{}
+		return hedge{
+			asker: s.opensInto(ctx, sc, other), drop: other.drop,
+			adopt: func() error { open.add(other.take()...); return nil },
+		}
 	}
-	err = s.scatter(ctx, sc.rd, sc.parts, asker{
-		local: func(_ context.Context, p store.Partition) error {
-			c, err := s.openLocal(ctx, sc, p)
-			if err != nil {
-				return err
-			}
-			add(c)
-			return nil
-		},
-		remote: func(round context.Context, to router.Replica, parts []store.Partition) error {
-			c, err := s.openRemote(ctx, round, sc, to, parts)
-			if err != nil {
-				return err
-			}
-			add(c)
-			sc.rd.call.via(viaRemote)
-			return nil
-		},
-	})
-	if err != nil {
+	if err := s.scatter(ctx, sc.rd, sc.parts, ask); err != nil {
 		return err
 	}
+	m.cursors = open.take()
 	if err := m.start(); err != nil {
 		return err
 	}
@@ -117,6 +103,56 @@ func (q *queryService) Scan(req *statemeshv1.ScanRequest, out grpc.ServerStreami
 		snd.token = req.GetResumeToken()
 	}
 	return snd.run(ctx)
+}
+
+// opened are the cursors of a scan that is being opened. Different partitions add theirs at the same time.
+type opened struct {
+	mu      sync.Mutex
+	cursors []cursor
+}
+
+func (o *opened) add(c ...cursor) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.cursors = append(o.cursors, c...)
+}
+
+// take hands them over.
+func (o *opened) take() []cursor {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	c := o.cursors
+	o.cursors = nil
+	return c
+}
+
+func (o *opened) drop() {
+	for _, c := range o.take() {
+		c.close()
+	}
+}
+
+// opensInto opens cursors. Streams live as long as ctx, that of the scan.
+func (s *Server) opensInto(ctx context.Context, sc *scan, o *opened) asker {
+	return asker{
+		local: func(_ context.Context, p store.Partition, m manner) error {
+			c, err := s.openLocal(ctx, sc, p, m)
+			if err != nil {
+				return err
+			}
+			o.add(c)
+			return nil
+		},
+		remote: func(round context.Context, to router.Replica, parts []store.Partition, m manner) error {
+			c, err := s.openRemote(ctx, round, sc, to, parts, m)
+			if err != nil {
+				return err
+			}
+			o.add(c)
+			sc.rd.call.via(viaRemote)
+			return nil
+		},
+	}
 }
 
 // sender collects rows into messages and sends them.

@@ -17,9 +17,23 @@ import (
 // asker asks one partition of this instance, or several of another one at once. The calls for different owners run side
 // by side; each writes what it learns to a place of its own. A call that returns an error may be repeated elsewhere.
 type asker struct {
-	local  func(ctx context.Context, p store.Partition) error
-	remote func(ctx context.Context, to router.Replica, parts []store.Partition) error
+	local  func(ctx context.Context, p store.Partition, m manner) error
+	remote func(ctx context.Context, to router.Replica, parts []store.Partition, m manner) error
+	// hedge makes a second attempt at the same answer, elsewhere; nil: there is none.
+	hedge func() hedge
 }
+
+// manner says how much a copy of this instance does to meet what is asked for.
+type manner uint8
+
+const (
+	// thorough: it asks for a proof that is missing, and waits as long as the caller says.
+	thorough manner = iota
+	// hasty: it answers if it can at once, with some time to spare. The owner is asked next.
+	hasty
+	// partially: it answers with what it has, although it is being restored. No other copy could answer.
+	partially
+)
 
 // leg is one partition of a request on its way to who answers it.
 type leg struct {
@@ -28,6 +42,12 @@ type leg struct {
 	hint      router.Replica
 	hintEpoch router.Epoch
 	redirects int
+	// partial: no copy could answer, and the caller accepts one that is being restored.
+	partial bool
+	// localFirst: the copy here is asked before the owner, hastily.
+	localFirst bool
+	// others: beside who is asked now there are other copies. hedged: it belongs to a hedge, which has none of its own.
+	others, hedged bool
 	// lastResort is set once this instance was asked although the map does not name it.
 	lastResort bool
 	// cause is the error of the first candidate that was passed over, or of one that is behind the caller's token.
@@ -50,17 +70,29 @@ const (
 func (s *Server) scatter(ctx context.Context, rd *read, parts []store.Partition, ask asker) error {
 	if rd.origin == router.OriginPeer {
 		for _, p := range parts {
-			if err := ask.local(ctx, p); err != nil {
+			m := thorough
+			if rd.acceptsPartial() { // whoever forwarded it has seen that no other can
+				m = partially
+			}
+			if err := ask.local(ctx, p, m); err != nil {
 				return err
 			}
 		}
 		return nil
 	}
 	var failed error
-	if len(parts) == 1 && s.isHere(rd, parts[0]) { // the most frequent request: no legs, no rounds
-		if failed = ask.local(ctx, parts[0]); failed == nil {
-			rd.call.via(viaLocal)
-			return nil
+	var localFirst bool
+	if len(parts) == 1 { // the most frequent request: no legs, no rounds
+		if r := router.Decide(s.deps.Table.Load(), s.query(rd, parts[0])); r.Verdict == router.Local {
+			localFirst = r.LocalFirst
+			m := thorough
+			if localFirst {
+				m = hasty
+			}
+			if failed = ask.local(ctx, parts[0], m); failed == nil {
+				s.answeredHere(rd, m)
+				return nil
+			}
 		}
 	}
 	legs := make([]*leg, len(parts))
@@ -68,13 +100,19 @@ func (s *Server) scatter(ctx context.Context, rd *read, parts []store.Partition,
 		legs[i] = &leg{q: s.query(rd, p)}
 	}
 	if failed != nil {
+		legs[0].localFirst = localFirst
 		if fatal := s.passOver(ctx, legs[0], s.self(), failed); fatal != nil {
 			return fatal
 		}
 	}
+	return s.rounds(ctx, rd, legs, ask)
+}
+
+// rounds asks until every leg is answered.
+func (s *Server) rounds(ctx context.Context, rd *read, legs []*leg, ask asker) error {
 	var last error
 	for range maxRounds {
-		groups, err := s.plan(legs)
+		groups, err := s.plan(rd, legs)
 		if err != nil {
 			return err
 		}
@@ -90,15 +128,33 @@ func (s *Server) scatter(ctx context.Context, rd *read, parts []store.Partition,
 // query is what router decides about.
 func (s *Server) query(rd *read, p store.Partition) router.Query {
 	q := router.Query{Store: rd.store, Partition: p, Self: s.cfg.Instance, MaxStaleness: s.bound(rd, store.RoleUnknown)}
-	if rd.opts.OnlyActive {
+	switch {
+	case rd.opts.OnlyActive:
 		q.Prefer = router.OnlyActive
+	case rd.opts.MaxStaleness > 0:
+		q.Prefer = router.PreferLocal
 	}
 	return q
 }
 
-// isHere reports whether this instance is the one to answer.
-func (s *Server) isHere(rd *read, p store.Partition) bool {
-	return router.Decide(s.deps.Table.Load(), s.query(rd, p)).Verdict == router.Local
+// manner is how copies are asked for l.
+func (l *leg) manner() manner {
+	switch {
+	case l.partial:
+		return partially
+	case l.localFirst:
+		return hasty
+	default:
+		return thorough
+	}
+}
+
+// answeredHere notes that a copy of this instance has answered.
+func (s *Server) answeredHere(rd *read, m manner) {
+	rd.call.via(viaLocal)
+	if m == hasty {
+		s.m.localCopy.WithLabelValues("answered").Inc()
+	}
 }
 
 func (s *Server) self() router.Replica {
@@ -107,46 +163,75 @@ func (s *Server) self() router.Replica {
 
 // group is the legs that one instance is asked for.
 type group struct {
-	to    router.Replica
-	local bool
-	legs  []*leg
+	to     router.Replica
+	local  bool
+	manner manner
+	legs   []*leg
 }
 
 // plan decides about all legs under one snapshot.
-func (s *Server) plan(legs []*leg) ([]*group, error) {
+func (s *Server) plan(rd *read, legs []*leg) ([]*group, error) {
 	snap := s.deps.Table.Load()
 	var groups []*group
 	put := func(to router.Replica, l *leg) {
 		for _, g := range groups { // few instances
-			if g.to.Endpoint == to.Endpoint && g.to.Role == to.Role {
+			if g.to.Endpoint == to.Endpoint && g.to.Role == to.Role && g.manner == l.manner() {
 				g.legs = append(g.legs, l)
 				return
 			}
 		}
-		groups = append(groups, &group{to: to, local: to.Instance == s.cfg.Instance, legs: []*leg{l}})
+		groups = append(groups, &group{to: to, local: to.Instance == s.cfg.Instance, manner: l.manner(), legs: []*leg{l}})
 	}
-	self := s.self()
 	for _, l := range legs {
 		if l.hint.Instance != "" && (snap == nil || snap.Epoch() < l.hintEpoch) {
+			l.others, l.localFirst = false, false
 			put(l.hint, l)
 			continue
 		}
-		route := router.Decide(snap, l.q)
-		switch route.Verdict {
-		case router.Local:
-			put(self, l)
-		case router.Remote:
-			put(route.Candidates[0], l)
-		default:
-			// An instance learns of its own new tasks before the map that names it is whole.
-			if l.lastResort || len(l.q.Tried) == 0 || l.tried(s.cfg.Instance) {
-				return nil, l.refused(route.Err)
-			}
-			l.lastResort = true
-			put(self, l)
+		to, err := s.next(snap, rd, l)
+		if err != nil {
+			return nil, err
 		}
+		put(to, l)
 	}
 	return groups, nil
+}
+
+// next is who is asked for l now.
+func (s *Server) next(snap *router.Snapshot, rd *read, l *leg) (router.Replica, error) {
+	route := router.Decide(snap, l.q)
+	l.others, l.localFirst = len(route.Candidates) > 1 && !l.hedged && !l.partial, route.LocalFirst
+	switch {
+	case route.Verdict == router.Local:
+		self := s.self()
+		if owner := route.Owner.Instance; owner != "" && owner != self.Instance && !rd.info.Global {
+			self.Role = store.RoleStandby
+		}
+		return self, nil
+	case route.Verdict == router.Remote:
+		return s.unsuspected(route.Candidates), nil
+	case !l.lastResort && len(l.q.Tried) > 0 && !l.tried(s.cfg.Instance):
+		// An instance learns of its own new tasks before the map that names it is whole.
+		l.lastResort = true
+		return s.self(), nil
+	case l.becomePartial(rd, route.Err):
+		return s.next(snap, rd, l)
+	default:
+		return router.Replica{}, l.refused(route.Err)
+	}
+}
+
+// becomePartial begins anew with all copies, for a caller who accepts one that is being restored, when err is that no other can
+// answer. A hedge does not: the first may still end well.
+func (l *leg) becomePartial(rd *read, err error) bool {
+	if l.partial || l.hedged || !rd.acceptsPartial() || !errors.Is(err, store.ErrNoReplica) && !errors.Is(err, store.ErrNotReady) {
+		return false
+	}
+	l.partial, l.lastResort, l.redirects, l.q.Tried = true, false, 0, nil
+	if l.q.Prefer == router.PreferLocal {
+		l.q.Prefer = router.PreferActive
+	}
+	return true
 }
 
 func (l *leg) tried(instance string) bool {
@@ -212,8 +297,9 @@ func (s *Server) panicked(ctx context.Context, rd *read, mu *sync.Mutex, fatal *
 func (s *Server) askGroup(ctx context.Context, rd *read, g *group, ask asker) (again []*leg, last, fatal error) {
 	if g.local {
 		for _, l := range g.legs {
-			err := ask.local(ctx, l.q.Partition)
+			err := ask.local(ctx, l.q.Partition, g.manner)
 			if err == nil {
+				s.answeredHere(rd, g.manner)
 				continue
 			}
 			if fatal := s.passOver(ctx, l, g.to, err); fatal != nil {
@@ -221,16 +307,13 @@ func (s *Server) askGroup(ctx context.Context, rd *read, g *group, ask asker) (a
 			}
 			again, last = append(again, l), err
 		}
-		if len(again) < len(g.legs) {
-			rd.call.via(viaLocal)
-		}
 		return again, last, nil
 	}
 	parts := make([]store.Partition, len(g.legs))
 	for i, l := range g.legs {
 		parts[i] = l.q.Partition
 	}
-	err := ask.remote(ctx, g.to, parts)
+	err := s.askRemote(ctx, rd, g, parts, ask)
 	if err == nil {
 		return nil, nil, nil
 	}
@@ -244,88 +327,6 @@ func (s *Server) askGroup(ctx context.Context, rd *read, g *group, ask asker) (a
 		}
 	}
 	return g.legs, err, nil
-}
-
-// partitionOf is the partition that an error of a peer is about, when it is about one.
-func partitionOf(err error, name store.Name) (store.Partition, bool) {
-	if e, ok := errors.AsType[*store.MovedError](err); ok {
-		return e.Partition, e.Store == name
-	}
-	if e, ok := errors.AsType[*store.NotReadyError](err); ok {
-		return e.Partition, e.Store == name
-	}
-	if e, ok := errors.AsType[*store.BehindError](err); ok {
-		return e.Partition, e.Store == name
-	}
-	if e, ok := errors.AsType[*store.NotActiveError](err); ok {
-		return e.Partition, e.Store == name
-	}
-	return 0, false
-}
-
-// passOver notes why to did not answer l and where to ask next. It returns the error that ends the request, if this one
-// does: what is wrong with the request itself, an overloaded peer (another one would be overloaded next), time that is
-// up.
-func (s *Server) passOver(ctx context.Context, l *leg, to router.Replica, err error) error {
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
-	}
-	if l.lastResort && to.Instance == s.cfg.Instance {
-		return nil // as expected; the reasons of the candidates are the answer
-	}
-	switch {
-	case errors.Is(err, store.ErrMoved):
-		return l.follow(to, err, s.epoch())
-	case errors.Is(err, store.ErrClosed):
-		// The copy was closed between two steps of the read: the map or the instance knows by now where it is.
-		if l.redirects++; l.redirects <= maxRedirects {
-			return nil
-		}
-	case errors.Is(err, store.ErrBehind): // of all reasons the one that a caller with a token can act on
-		l.cause, l.behind = err, true
-	case errors.Is(err, store.ErrNotReady), errors.Is(err, store.ErrShuttingDown), errors.Is(err, store.ErrCorrupt), errors.Is(err, store.ErrNotActive),
-		errors.Is(err, store.ErrPermissionDenied), errors.Is(err, wire.ErrUnreachable), errors.Is(err, wire.ErrMalformed):
-	case errors.Is(err, context.DeadlineExceeded):
-		return fmt.Errorf("%s at %s did not answer in time: %w", to.Instance, to.Endpoint, context.DeadlineExceeded)
-	default:
-		return err
-	}
-	l.pass(to, err)
-	return nil
-}
-
-// pass marks a candidate as tried.
-func (l *leg) pass(to router.Replica, err error) {
-	if l.cause == nil {
-		l.cause = err
-	}
-	if l.hint.Instance == to.Instance {
-		l.hint = router.Replica{}
-	}
-	l.q.Tried = append(l.q.Tried, store.Candidate{
-		Instance: to.Instance, Endpoint: to.Endpoint, Role: to.Role, Reason: err.Error(),
-	})
-}
-
-// follow takes the word of a former owner for who the new one is, unless it names itself or nobody. now is the epoch of
-// our metadata: whoever refers to an older one has not yet heard that the partition comes to it.
-func (l *leg) follow(to router.Replica, err error, now router.Epoch) error {
-	m, ok := errors.AsType[*store.MovedError](err)
-	l.redirects++
-	switch {
-	case l.redirects > maxRedirects:
-		return err
-	case ok && router.Epoch(m.Epoch) < now:
-		l.pass(to, &store.NotReadyError{
-			Store: l.q.Store, Partition: l.q.Partition, Reason: "rebalancing", RetryAfter: retryNoMetadata,
-		})
-	case !ok || m.Instance == "" || m.Endpoint == "" || m.Instance == to.Instance:
-		l.pass(to, err)
-	default:
-		l.hint = router.Replica{Instance: m.Instance, Endpoint: m.Endpoint, Role: store.RoleActive}
-		l.hintEpoch = router.Epoch(m.Epoch)
-	}
-	return nil
 }
 
 // awaitEpoch gives the metadata that an answer referred to a moment to arrive, when there are legs that have no hint of

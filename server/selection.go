@@ -205,10 +205,10 @@ func (sc *scan) floorIn(p store.Partition) []byte {
 }
 
 // request is the part of the scan that another instance is asked for.
-func (s *Server) scanRequest(sc *scan, to router.Replica, parts []store.Partition) *statemeshv1.ScanRequest {
+func (s *Server) scanRequest(sc *scan, to router.Replica, parts []store.Partition, m manner) *statemeshv1.ScanRequest {
 	req := &statemeshv1.ScanRequest{
 		Store: string(sc.rd.store), Partitions: fromPartitions(parts), Key: sc.key, From: sc.from, To: sc.to, Prefix: sc.prefix,
-		Options: s.hopOptions(sc.rd, to, parts...),
+		Options: s.hopOptions(sc.rd, to, m, parts...),
 	}
 	switch sc.rd.family {
 	case windows:

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -35,9 +36,16 @@ type Server struct {
 	opts   []grpc.ServerOption
 	grpc   *grpc.Server // of Run
 	health *health.Server
+	// copyPace holds for all copies together. senders are what sends them; Run waits for them.
+	copyPace pace
+	senders  sync.WaitGroup
 
-	// draining is closed when Run begins to stop.
-	draining   chan struct{}
+	// slow are peers that were overtaken by a copy; hedges counts the hedges under way.
+	slow   slowPeers
+	hedges atomic.Int64
+
+	// stopping is closed when Run begins to stop.
+	stopping   chan struct{}
 	started    atomic.Bool
 	lastDefect atomic.Int64
 }
@@ -55,10 +63,11 @@ func New(cfg Config, deps Deps) (*Server, error) {
 	if deps.Stores == nil || deps.Peers == nil || deps.Table == nil {
 		return nil, errors.New("server: stores, peers and table are required")
 	}
-	s := &Server{cfg: cfg, deps: deps, log: cfg.Logger, m: newMetrics(cfg.Registerer), draining: make(chan struct{})}
+	s := &Server{cfg: cfg, deps: deps, log: cfg.Logger, m: newMetrics(cfg.Registerer), stopping: make(chan struct{})}
 	s.limits, s.bytes = newLimits(&s.cfg, s.m), newByteLimit(s.cfg.MaxBytes, s.m)
 	s.lanes.most, s.lanes.message = min(laneKeys, cfg.MaxBatchKeys), cfg.MaxMessageBytes
 	s.byName = s.methods()
+	s.copyPace.perSecond = float64(max(cfg.CopyBytesPerSecond, 0))
 	opts := []grpc.ServerOption{
 		grpc.UnaryInterceptor(s.unary),
 		grpc.StreamInterceptor(s.stream),
@@ -91,8 +100,8 @@ func New(cfg Config, deps Deps) (*Server, error) {
 	return s, nil
 }
 
-// Run serves until ctx ends, then drains: health says NOT_SERVING, watches end, new calls are refused, and calls in
-// flight have DrainTimeout to end before they are cut off. It returns nil after a drain, and the error of a listener that
+// Run serves until ctx ends, then stops in order: health says NOT_SERVING, watches end, new calls are refused, and calls in
+// flight have GracePeriod to end before they are cut off. It returns nil after that, and the error of a listener that
 // failed. Every goroutine of the server has ended when it returns.
 func (s *Server) Run(ctx context.Context) error {
 	if !s.started.CompareAndSwap(false, true) {
@@ -117,7 +126,7 @@ func (s *Server) Run(ctx context.Context) error {
 	s.log.InfoContext(ctx, "serving queries", "address", lis.Addr().String(), "endpoint", s.cfg.Endpoint, "tls", s.cfg.TLS != nil)
 	g.Go(func() error {
 		<-ctx.Done()
-		s.drain(ctx)
+		s.stop(ctx)
 		return nil
 	})
 	return g.Wait()
@@ -128,6 +137,8 @@ func (s *Server) services() *grpc.Server {
 	g := grpc.NewServer(s.opts...)
 	statemeshv1.RegisterQueryServiceServer(g, &queryService{s: s})
 	statemeshv1.RegisterMetadataServiceServer(g, &metadataService{s: s})
+	statemeshv1.RegisterMeshServiceServer(g, &meshService{s: s})
+	statemeshv1.RegisterAdminServiceServer(g, &adminService{s: s})
 	grpc_health_v1.RegisterHealthServer(g, s.health)
 	reflection.Register(g)
 	return g
@@ -150,18 +161,19 @@ func (s *Server) listen(ctx context.Context) (lis, admin net.Listener, err error
 	return lis, admin, nil
 }
 
-// drain stops the gRPC server: politely at first.
-func (s *Server) drain(ctx context.Context) {
+// stop stops the gRPC server: politely at first.
+func (s *Server) stop(ctx context.Context) {
 	begin := time.Now()
 	s.setHealth(grpc_health_v1.HealthCheckResponse_NOT_SERVING)
-	close(s.draining)
-	s.log.InfoContext(ctx, "draining", "timeout", s.cfg.DrainTimeout)
-	cut := time.AfterFunc(s.cfg.DrainTimeout, func() {
-		s.log.WarnContext(ctx, "calls in flight are cut off", "after", s.cfg.DrainTimeout)
+	close(s.stopping)
+	s.log.InfoContext(ctx, "waiting for calls in flight", "at_most", s.cfg.GracePeriod)
+	cut := time.AfterFunc(s.cfg.GracePeriod, func() {
+		s.log.WarnContext(ctx, "calls in flight are cut off", "after", s.cfg.GracePeriod)
 		s.grpc.Stop()
 	})
 	s.grpc.GracefulStop()
 	cut.Stop()
+	s.senders.Wait()
 	s.health.Shutdown()
 	s.log.InfoContext(ctx, "stopped serving queries", "took", time.Since(begin))
 }

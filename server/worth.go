@@ -25,8 +25,19 @@ func (s *Server) localWorth(p store.Partition, r store.Reading) worth {
 // seal brings the age up to now and checks that the answer may be sent: the last thing before it is.
 func (s *Server) seal(rd *read, w worth) (wire.Answer, error) {
 	a := w.answer
-	a.Facts.Age += time.Since(w.at)
-	if rd.opts.OnlyActive && a.Facts.Role != store.RoleActive {
+	if a.Facts.Age >= 0 {
+		a.Facts.Age += time.Since(w.at)
+	}
+	b := s.bound(rd, a.Facts.Role)
+	if a.Facts.Partial != nil {
+		if !rd.acceptsPartial() {
+			return a, fmt.Errorf("%w: a partial answer to a read that accepts none", wire.ErrMalformed)
+		}
+		b = rd.opts.MaxStaleness // who accepts that accepts any age, unless a bound is stated
+	} else if a.Facts.Age < 0 {
+		return a, fmt.Errorf("%w: an answer of unknown age", wire.ErrMalformed)
+	}
+	if a.Facts.Role != store.RoleActive && (rd.opts.OnlyActive || b == 0 && a.Facts.Partial == nil) {
 		return a, &store.NotActiveError{
 			Store: rd.store, Partition: a.Partition, Role: a.Facts.Role, RetryAfter: retryNoMetadata,
 		}
@@ -34,7 +45,13 @@ func (s *Server) seal(rd *read, w worth) (wire.Answer, error) {
 	if rd.opts.Isolation == store.ReadCommitted && a.Facts.Isolation != store.ReadCommitted {
 		return a, fmt.Errorf("%w: an answer at %s to a read at READ_COMMITTED", wire.ErrMalformed, a.Facts.Isolation)
 	}
-	if b := s.bound(rd, a.Facts.Role); b > 0 && a.Facts.Age > b {
+	if b > 0 && a.Facts.Age < 0 {
+		p := a.Facts.Partial
+		return a, &store.NotReadyError{
+			Store: rd.store, Partition: a.Partition, Reason: "restoring", Restored: p.Restored, Total: p.Total, Left: p.Left, RetryAfter: retryStale,
+		}
+	}
+	if b > 0 && a.Facts.Age > b {
 		return a, &store.NotReadyError{
 			Store: rd.store, Partition: a.Partition, RetryAfter: retryStale,
 			Reason: fmt.Sprintf("age %s is above %s", a.Facts.Age.Round(time.Microsecond), b),

@@ -48,8 +48,11 @@ var (
 	ErrBehind = errors.New("store: behind")
 	// ErrNotActive reports a copy that is not the owner's, which the caller insists on. See [NotActiveError].
 	ErrNotActive = errors.New("store: not active")
-	// ErrOpenTooLong reports a snapshot or an iterator that was open for so long that it was closed (store.iterator.max.age.ms).
-	// A scan may be continued with a new one, from the last cursor.
+	// ErrPartial reports, beside ErrNotFound, that a key is not in the partial state of a copy that is being restored, for a
+	// caller who accepts that: it proves nothing. See Facts.Partial.
+	ErrPartial = errors.New("store: partial state")
+	// ErrOpenTooLong reports a snapshot or an iterator that was open for so long that it was closed (store.iterator.max.age.ms), or
+	// the copy of a task that was pinned for too long. A scan may be continued with a new one, from the last cursor.
 	ErrOpenTooLong = fmt.Errorf("open for too long: %w", ErrClosed)
 	// ErrTaskOpen reports a task that is open already in this process.
 	ErrTaskOpen = errors.New("store: task is open")
@@ -127,19 +130,36 @@ func (e *MovedError) Is(target error) bool { return target == ErrMoved }
 
 // NotReadyError says why the owner cannot answer, and when to ask again.
 type NotReadyError struct {
+	// Store is empty when it is about the instance.
 	Store     Name
 	Partition Partition
-	Reason    string // "restoring", "age not proven", "starting", "rebalancing"
-	// Restored and Total count changelog offsets of a restore; both 0 when unknown.
+	// Reason is "restoring", "restoring from instance ..." while the copy of another instance is taken, "age not proven", "starting",
+	// "rebalancing", "no metadata yet", or what the store says: "a copy is being loaded", to its writer, or that reads at
+	// READ_UNCOMMITTED have to wait.
+	Reason string
+	// Building says that the copy is being built, from its changelogs or from another instance's: that takes its time. Else it is there,
+	// or about to come, and what is missing is a matter of moments.
+	Building bool
+	// Restored and Total count changelog offsets of a restore, or rows while the copy of another instance is taken, which Reason
+	// says; both 0 when unknown.
 	Restored, Total int64
-	RetryAfter      time.Duration
+	// Left estimates how long the rest of a restore takes, by its rate so far; 0 when unknown.
+	Left       time.Duration
+	RetryAfter time.Duration
 }
 
 func (e *NotReadyError) Error() string {
-	if e.Total > 0 {
-		return fmt.Sprintf("store %s partition %d: not ready: %s, %d of %d", e.Store, e.Partition, e.Reason, e.Restored, e.Total)
+	text := "not ready: " + e.Reason
+	if e.Store != "" {
+		text = fmt.Sprintf("store %s partition %d: %s", e.Store, e.Partition, text)
 	}
-	return fmt.Sprintf("store %s partition %d: not ready: %s", e.Store, e.Partition, e.Reason)
+	if e.Total > 0 {
+		text += fmt.Sprintf(", %d of %d", e.Restored, e.Total)
+	}
+	if e.Left > 0 {
+		text += ", " + textOfLeft(e.Left)
+	}
+	return text
 }
 
 // Is matches ErrNotReady.

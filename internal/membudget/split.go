@@ -13,7 +13,8 @@ type Part string
 const (
 	// Runtime is the program, its stacks, what all else leaves to the collector, and what is not counted elsewhere.
 	Runtime Part = "runtime"
-	// Memtables of the databases: three each, the logs they map, and what is on its way into and out of them.
+	// Memtables of the databases: three each, the logs they map, what is on its way into them, and the tables that are being
+	// built of them.
 	Memtables Part = "memtables"
 	// BlockCache holds unpacked blocks. Without compression blocks lie in mapped files and need none.
 	BlockCache Part = "block_cache"
@@ -49,8 +50,11 @@ const (
 	// mostMemtable is beyond what a memtable makes nothing faster that matters.
 	mostMemtable = 8 * mib
 	// tablesCost is what a database takes per byte of memtable, in tenths: three arenas of 1.3, three logs of 1, writes under
-	// way 0.6, a table being built 1.
-	tablesCost = 85
+	// way 0.3, and 8 for tables being built. Those of a compaction are built side by side, and Badger keeps the memory of up
+	// to eight, each of which grows to what a memtable makes, or to twice the size of tables of the lower levels.
+	tablesCost = 152
+	// databaseCost is what it takes beside.
+	databaseCost = 8 * mib
 	// recordShare is which part of a memtable a record may take: 15 in 100, as Badger has it.
 	recordShare, recordOf = 15, 100
 	// recordSlack covers what the engine adds to a record.
@@ -120,12 +124,12 @@ func GoLimitBeside(limit, planned, mapped int64) int64 {
 
 // MemtableBytes is the size of one memtable: the inverse of [MemtablesFor].
 func (s Split) MemtableBytes() int64 {
-	return (s.Of(Memtables)/s.databases*10 + tablesCost - 1) / tablesCost
+	return (max(s.Of(Memtables)/s.databases-databaseCost, 0)*10 + tablesCost - 1) / tablesCost
 }
 
 // MemtablesFor is what the databases take whose memtables have a size.
 func MemtablesFor(memtable int64, databases int) int64 {
-	return memtable * tablesCost / 10 * int64(databases)
+	return (memtable*tablesCost/10 + databaseCost) * int64(databases)
 }
 
 // MemtableFor is the smallest memtable of a database that takes records of a size.

@@ -140,7 +140,7 @@ func TestDivideHolds(t *testing.T) {
 // TestMoreIsNeverLess: a larger limit takes nothing away from any part.
 func TestMoreIsNeverLess(t *testing.T) {
 	var last Split
-	for limit := int64(200 * mib); limit < 2<<30; limit += 10 * mib {
+	for limit := int64(240 * mib); limit < 2<<30; limit += 10 * mib {
 		s, err := Divide(request(limit))
 		if err != nil {
 			t.Fatal(err)

@@ -7,6 +7,7 @@ import (
 	"math"
 
 	"github.com/statemesh/statemesh/processor"
+	"github.com/statemesh/statemesh/processor/internal/decode"
 	"github.com/statemesh/statemesh/store"
 )
 
@@ -77,7 +78,7 @@ func newUpdate(v View) (u update) {
 		u = fold(folding(v.Type))
 	}
 	if v.Type.keepsValue() && v.Format == CSV {
-		u = asJSON(newCSVDecoder(v.Columns, nil), u)
+		u = asJSON(decode.NewCSV(v.Columns, nil), u)
 	}
 	return u
 }
@@ -243,14 +244,14 @@ func keepStats(parse func([]byte) (Statistics, error), form func(Statistics, []b
 }
 
 // asJSON makes a JSON object of the CSV record that u keeps.
-func asJSON(d *csvDecoder, u update) update {
+func asJSON(d *decode.CSV, u update) update {
 	var buf []byte
 	return func(old store.Value, r *processor.Record) ([]byte, error) {
 		value, err := u(old, r)
 		if err != nil || value == nil {
 			return nil, err
 		}
-		buf, err = d.appendJSON(buf[:0], value)
+		buf, err = d.AppendObject(buf[:0], value)
 		return buf, err
 	}
 }

@@ -3,6 +3,8 @@ package views
 import (
 	"fmt"
 	"strings"
+
+	"github.com/statemesh/statemesh/processor/internal/decode"
 )
 
 // EncodeKey is the key of a view with these values of its key fields. One value is the key as it is. Several are joined
@@ -17,7 +19,7 @@ func EncodeKey(values ...string) string {
 		if i > 0 {
 			b = append(b, '/')
 		}
-		b = appendKeyPart(b, v)
+		b = decode.AppendKeyPart(b, v)
 	}
 	return string(b)
 }
@@ -42,18 +44,3 @@ func DecodeKey(key string, n int) ([]string, error) {
 }
 
 var keyUnescaper = strings.NewReplacer("%25", "%", "%2F", "/")
-
-// appendKeyPart appends one of several values of a key.
-func appendKeyPart[T ~string | ~[]byte](b []byte, v T) []byte {
-	for i := range len(v) {
-		switch v[i] {
-		case '%':
-			b = append(b, "%25"...)
-		case '/':
-			b = append(b, "%2F"...)
-		default:
-			b = append(b, v[i])
-		}
-	}
-	return b
-}

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/statemesh/statemesh/processor"
+	"github.com/statemesh/statemesh/processor/internal/decode"
 	"github.com/statemesh/statemesh/store"
 )
 
@@ -22,6 +23,9 @@ const (
 	dropPartlyLate   = "late for some of its windows"
 	dropHistory      = "older than the history"
 )
+
+// reasonForwarded is why a record of a repartition topic cannot be decoded.
+const reasonForwarded = "invalid repartition record"
 
 // scope is what the processors here use of a *processor.Context.
 type scope interface {
@@ -46,8 +50,8 @@ type selector struct {
 
 // shared is a decoder and the fields its views ask for.
 type shared struct {
-	decoder decoder
-	fields  []field
+	decoder decode.Decoder
+	fields  []decode.Field
 }
 
 // target is one view of the topic.
@@ -70,7 +74,7 @@ func newSelector(views []View, children []string) *selector {
 	p := &selector{}
 	made := make(map[string]*shared) // by format and columns
 	for _, g := range groups(views) {
-		made[g.id] = &shared{decoder: newDecoder(g.format, g.columns, g.fields), fields: make([]field, len(g.fields))}
+		made[g.id] = &shared{decoder: decode.New(string(g.format), g.columns, g.fields), fields: make([]decode.Field, len(g.fields))}
 		p.decoders = append(p.decoders, made[g.id])
 		for i, v := range views {
 			if groupID(v) != g.id {
@@ -136,7 +140,7 @@ func (p *selector) Close() error { return nil }
 func (p *selector) Process(r *processor.Record) error {
 	if r.Value != nil {
 		for _, s := range p.decoders {
-			if err := s.decoder.decode(r.Value, s.fields); err != nil {
+			if err := s.decoder.Decode(r.Value, s.fields); err != nil {
 				return err
 			}
 		}
@@ -174,7 +178,7 @@ func (t *target) take(r *processor.Record) error {
 		return nil
 	}
 	// A number that is none refuses the record also when there is no key for it.
-	x, ok, err := t.from.fields[t.field].asNumber()
+	x, ok, err := t.from.fields[t.field].AsNumber()
 	switch {
 	case err != nil:
 		return err
@@ -190,7 +194,7 @@ func (t *target) takeKey(r *processor.Record) error {
 	switch len(t.key) {
 	case 0:
 	case 1:
-		data, ok, err := t.from.fields[t.key[0]].asKey()
+		data, ok, err := t.from.fields[t.key[0]].AsKey()
 		if err != nil {
 			return err
 		}
@@ -203,7 +207,7 @@ func (t *target) takeKey(r *processor.Record) error {
 		t.keyBuf = t.keyBuf[:0]
 		whole := true
 		for i, slot := range t.key {
-			data, ok, err := t.from.fields[slot].asKey()
+			data, ok, err := t.from.fields[slot].AsKey()
 			if err != nil {
 				return err
 			}
@@ -211,7 +215,7 @@ func (t *target) takeKey(r *processor.Record) error {
 			if i > 0 {
 				t.keyBuf = append(t.keyBuf, '/')
 			}
-			t.keyBuf = appendKeyPart(t.keyBuf, data)
+			t.keyBuf = decode.AppendKeyPart(t.keyBuf, data)
 		}
 		if t.keyData = t.keyBuf; !whole {
 			t.keyData = nil
@@ -244,11 +248,11 @@ func (t *target) record(r *processor.Record) processor.Record {
 // forwardedNumber reads what record made of a number.
 func forwardedNumber(r *processor.Record) (float64, error) {
 	if len(r.Value) != 8 {
-		return 0, undecodable(reasonForwarded, "value of %d bytes, want the 8 of a number", len(r.Value))
+		return 0, decode.Undecodable(reasonForwarded, "value of %d bytes, want the 8 of a number", len(r.Value))
 	}
 	x := math.Float64frombits(binary.BigEndian.Uint64(r.Value))
 	if math.IsNaN(x) || math.IsInf(x, 0) {
-		return 0, undecodable(reasonForwarded, "%g is no number", x)
+		return 0, decode.Undecodable(reasonForwarded, "%g is no number", x)
 	}
 	return x, nil
 }

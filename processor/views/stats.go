@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"math"
 	"strconv"
+
+	"github.com/statemesh/statemesh/processor/internal/decode"
 )
 
 // Statistics is the value of a view of type stats; one of type avg lacks Min and Max. It reads with encoding/json.
@@ -39,22 +41,22 @@ func (s Statistics) plus(o Statistics) (sum Statistics, ok bool) {
 // appendStats appends the JSON form, and only it: always these members, in this order, in the shortest form.
 func (s Statistics) appendStats(b []byte) []byte {
 	b = s.appendHead(b)
-	b = appendNumber(append(b, `,"min":`...), s.Min)
-	b = appendNumber(append(b, `,"max":`...), s.Max)
-	b = appendNumber(append(b, `,"avg":`...), s.Avg)
+	b = decode.AppendNumber(append(b, `,"min":`...), s.Min)
+	b = decode.AppendNumber(append(b, `,"max":`...), s.Max)
+	b = decode.AppendNumber(append(b, `,"avg":`...), s.Avg)
 	return append(b, '}')
 }
 
 // appendAvg appends the JSON form without smallest and greatest.
 func (s Statistics) appendAvg(b []byte) []byte {
 	b = s.appendHead(b)
-	b = appendNumber(append(b, `,"avg":`...), s.Avg)
+	b = decode.AppendNumber(append(b, `,"avg":`...), s.Avg)
 	return append(b, '}')
 }
 
 func (s Statistics) appendHead(b []byte) []byte {
 	b = strconv.AppendInt(append(b, `{"count":`...), s.Count, 10)
-	return appendNumber(append(b, `,"sum":`...), s.Sum)
+	return decode.AppendNumber(append(b, `,"sum":`...), s.Sum)
 }
 
 // parseStats reads what appendStats wrote, parseAvg what appendAvg wrote. They are the state of the view, read and
@@ -104,7 +106,7 @@ func (p *statsParser) number(name string) float64 {
 	for end < len(text) && text[end] != ',' && text[end] != '}' {
 		end++
 	}
-	x, err := parseNumber(text[:end])
+	x, err := decode.ParseNumber(text[:end])
 	if err != nil {
 		// Not wrapped: it is the state that cannot be read, not the record.
 		p.err = fmt.Errorf("stored statistics: %s is followed by no number", name)

@@ -9,6 +9,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/statemesh/statemesh/processor"
+	"github.com/statemesh/statemesh/processor/internal/decode"
 	"github.com/statemesh/statemesh/serde"
 )
 
@@ -188,8 +189,8 @@ func (c *checker) field(path string, v View, name string) {
 		c.fail(path, "a field needs a name")
 	case v.Format == CSV && len(v.Columns) > 0 && !slices.Contains(v.Columns, name):
 		c.fail(path, fmt.Sprintf("%q is not a column; the columns are %s", name, strings.Join(v.Columns, ", ")))
-	case v.Format == String && name != wholeText:
-		c.fail(path, fmt.Sprintf("%q: the only field of a string is %q", name, wholeText))
+	case v.Format == String && name != decode.Whole:
+		c.fail(path, fmt.Sprintf("%q: the only field of a string is %q", name, decode.Whole))
 	case v.Format == Bytes:
 		c.fail(path, fmt.Sprintf("%q: bytes have no fields", name))
 	case v.Format == JSON && slices.Contains(strings.Split(name, "."), ""):

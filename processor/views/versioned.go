@@ -2,6 +2,7 @@ package views
 
 import (
 	"github.com/statemesh/statemesh/processor"
+	"github.com/statemesh/statemesh/processor/internal/decode"
 	"github.com/statemesh/statemesh/store"
 )
 
@@ -46,17 +47,17 @@ func (k *versionKeeper) init(ctx scope) (err error) {
 type globalKeeper struct {
 	*keeper
 
-	decoder decoder
+	decoder decode.Decoder
 }
 
 func newGlobalKeeper(v View) *globalKeeper {
-	return &globalKeeper{keeper: newKeeper(v), decoder: newDecoder(v.Format, v.Columns, nil)}
+	return &globalKeeper{keeper: newKeeper(v), decoder: decode.New(string(v.Format), v.Columns, nil)}
 }
 
 // Process implements processor.Processor.
 func (k *globalKeeper) Process(r *processor.Record) error {
 	if r.Value != nil {
-		if err := k.decoder.decode(r.Value, nil); err != nil {
+		if err := k.decoder.Decode(r.Value, nil); err != nil {
 			return err
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/statemesh/statemesh/processor"
+	"github.com/statemesh/statemesh/processor/internal/decode"
 	"github.com/statemesh/statemesh/store"
 )
 
@@ -60,7 +61,7 @@ func TestGlobalTable(t *testing.T) {
 	if err := errors.Join(process(rec(1, "UA", "United")), process(rec(2, "AA", "American")), process(rec(3, "AA", "<nil>")), process(rec(3, "", "x"))); err != nil {
 		t.Fatal(err)
 	}
-	if got := reasonOf(process(rec(4, "UA", "a,b"))); got != reasonColumns {
+	if got := reasonOf(process(rec(4, "UA", "a,b"))); got != decode.ReasonColumns {
 		t.Error(got)
 	}
 	if got := m.dump(v); got != `UA={"name":"United"}@1` || m.reasons() != "empty key" {

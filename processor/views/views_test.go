@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/statemesh/statemesh/processor"
+	"github.com/statemesh/statemesh/processor/internal/decode"
 	"github.com/statemesh/statemesh/store"
 )
 
@@ -176,40 +177,40 @@ func TestUndecodable(t *testing.T) {
 		value string
 		want  string
 	}{
-		{csv, "x", reasonColumns},
-		{csv, "x,1,2", reasonColumns},
-		{csv, "", reasonColumns},
-		{csv, "x,1\ny,2", reasonCSV},
-		{csv, `x,"1`, reasonCSV},
-		{csv, `x,1"`, reasonCSV},
-		{csv, `"x"y,1`, reasonCSV},
-		{csv, "\xff,1", reasonUTF8},
-		{csv, "x,one", reasonNumber},
-		{csv, "x, 1", reasonNumber},
-		{csv, "x,NaN", reasonNumber},
-		{csv, "x,-Inf", reasonNumber},
-		{csv, "x,0x10", reasonNumber},
-		{csv, "x,1_000", reasonNumber},
-		{csv, "x,1e999", reasonRange},
-		{csv, "x,--1", reasonNumber},
+		{csv, "x", decode.ReasonColumns},
+		{csv, "x,1,2", decode.ReasonColumns},
+		{csv, "", decode.ReasonColumns},
+		{csv, "x,1\ny,2", decode.ReasonCSV},
+		{csv, `x,"1`, decode.ReasonCSV},
+		{csv, `x,1"`, decode.ReasonCSV},
+		{csv, `"x"y,1`, decode.ReasonCSV},
+		{csv, "\xff,1", decode.ReasonUTF8},
+		{csv, "x,one", decode.ReasonNumber},
+		{csv, "x, 1", decode.ReasonNumber},
+		{csv, "x,NaN", decode.ReasonNumber},
+		{csv, "x,-Inf", decode.ReasonNumber},
+		{csv, "x,0x10", decode.ReasonNumber},
+		{csv, "x,1_000", decode.ReasonNumber},
+		{csv, "x,1e999", decode.ReasonRange},
+		{csv, "x,--1", decode.ReasonNumber},
 		// A number that is none refuses the record also when its key is missing.
-		{csv, ",one", reasonNumber},
-		{jsn, "", reasonJSON},
-		{jsn, "{", reasonJSON},
-		{jsn, `{"a":1}x`, reasonJSON},
-		{jsn, `[]`, reasonObject},
-		{jsn, `"a"`, reasonObject},
-		{jsn, `{"a":{}}`, reasonScalar},
-		{jsn, `{"a":[1]}`, reasonScalar},
-		{jsn, `{"a":1,"n":"1"}`, reasonNumber},
-		{jsn, `{"a":1,"n":true}`, reasonNumber},
-		{jsn, `{"a":1,"n":[]}`, reasonNumber},
-		{jsn, `{"a":1,"n":01}`, reasonJSON},
-		{jsn, `{"a":1,"n":1e400}`, reasonRange},
-		{jsn, "{\"a\":\"\xff\"}", reasonUTF8},
-		{str, "\xff", reasonUTF8},
-		{str, "", reasonNumber},
-		{str, "x", reasonNumber},
+		{csv, ",one", decode.ReasonNumber},
+		{jsn, "", decode.ReasonJSON},
+		{jsn, "{", decode.ReasonJSON},
+		{jsn, `{"a":1}x`, decode.ReasonJSON},
+		{jsn, `[]`, decode.ReasonObject},
+		{jsn, `"a"`, decode.ReasonObject},
+		{jsn, `{"a":{}}`, decode.ReasonScalar},
+		{jsn, `{"a":[1]}`, decode.ReasonScalar},
+		{jsn, `{"a":1,"n":"1"}`, decode.ReasonNumber},
+		{jsn, `{"a":1,"n":true}`, decode.ReasonNumber},
+		{jsn, `{"a":1,"n":[]}`, decode.ReasonNumber},
+		{jsn, `{"a":1,"n":01}`, decode.ReasonJSON},
+		{jsn, `{"a":1,"n":1e400}`, decode.ReasonRange},
+		{jsn, "{\"a\":\"\xff\"}", decode.ReasonUTF8},
+		{str, "\xff", decode.ReasonUTF8},
+		{str, "", decode.ReasonNumber},
+		{str, "x", decode.ReasonNumber},
 	} {
 		m := newMesh(t, tt.view)
 		if got := reasonOf(m.process(rec(1, "k", tt.value))); got != tt.want {
@@ -234,7 +235,7 @@ func TestViewsOfATopicTakeARecordTogether(t *testing.T) {
 	if len(m.selector.decoders) != 3 {
 		t.Errorf("%d decoders, want one each for csv, bytes and string", len(m.selector.decoders))
 	}
-	if got := reasonOf(m.process(rec(1, "k", "x,y"))); got != reasonNumber {
+	if got := reasonOf(m.process(rec(1, "k", "x,y"))); got != decode.ReasonNumber {
 		t.Fatalf("reason %q", got)
 	}
 	for _, v := range views {

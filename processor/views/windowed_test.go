@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/statemesh/statemesh/processor"
+	"github.com/statemesh/statemesh/processor/internal/decode"
 	"github.com/statemesh/statemesh/store"
 )
 
@@ -218,17 +219,17 @@ func TestEventTime(t *testing.T) {
 		{jsonView, `{"at":"1357035300000"}`, 1357035300000, ""},
 		{csvView, "x,1357035300000", 1357035300000, ""},
 		{csvView, "x,2013-01-01T10:15:00Z", 1357035300000, ""},
-		{csvView, "x,", 0, reasonNoTime},
-		{jsonView, `{}`, 0, reasonNoTime},
-		{jsonView, `{"at":null}`, 0, reasonNoTime},
-		{jsonView, `{"at":1.5}`, 0, reasonBadTime},
-		{jsonView, `{"at":1e30}`, 0, reasonBadTime},
-		{jsonView, `{"at":true}`, 0, reasonBadTime},
-		{jsonView, `{"at":"yesterday"}`, 0, reasonBadTime},
-		{jsonView, `{"at":-1}`, 0, reasonBadTime},
-		{jsonView, `{"at":"1969-12-31T23:59:59Z"}`, 0, reasonBadTime},
-		{jsonView, `{"at":`, 0, reasonJSON},
-		{csvView, "x", 0, reasonColumns},
+		{csvView, "x,", 0, decode.ReasonNoTime},
+		{jsonView, `{}`, 0, decode.ReasonNoTime},
+		{jsonView, `{"at":null}`, 0, decode.ReasonNoTime},
+		{jsonView, `{"at":1.5}`, 0, decode.ReasonBadTime},
+		{jsonView, `{"at":1e30}`, 0, decode.ReasonBadTime},
+		{jsonView, `{"at":true}`, 0, decode.ReasonBadTime},
+		{jsonView, `{"at":"yesterday"}`, 0, decode.ReasonBadTime},
+		{jsonView, `{"at":-1}`, 0, decode.ReasonBadTime},
+		{jsonView, `{"at":"1969-12-31T23:59:59Z"}`, 0, decode.ReasonBadTime},
+		{jsonView, `{"at":`, 0, decode.ReasonJSON},
+		{csvView, "x", 0, decode.ReasonColumns},
 		{jsonView, "<nil>", 7, ""}, // a tombstone has its own
 	} {
 		r := rec(7, "k", tt.value)

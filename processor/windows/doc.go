@@ -8,4 +8,5 @@
 //	time window  [start, start+size)     closed at   end <= stream time - grace
 //	sliding      [start, start+diff]                 end <  stream time - grace
 //	session      [start, end]                        end <  stream time - grace - gap
+//	unlimited    [start, ...)                        never
 package windows

@@ -37,12 +37,18 @@ func (w Time) Validate() error {
 
 // Starts yields the windows that a record of time t is in, by their start, ascending.
 func (w Time) Starts(t int64) iter.Seq[int64] {
-	size, advance := w.Size.Milliseconds(), w.Advance.Milliseconds()
+	advance := w.Advance.Milliseconds()
 	return func(yield func(int64) bool) {
-		for start := max(0, t-size+advance) / advance * advance; yield(start) && start <= t-advance; {
+		for start := w.First(t); yield(start) && start <= t-advance; {
 			start += advance
 		}
 	}
+}
+
+// First is the start of the first window that a record of time t is in. The others begin every Advance, up to t.
+func (w Time) First(t int64) int64 {
+	size, advance := w.Size.Milliseconds(), w.Advance.Milliseconds()
+	return max(0, t-size+advance) / advance * advance
 }
 
 // Closed reports whether the window that begins at start is closed.
@@ -52,6 +58,27 @@ func (w Time) Closed(start, streamTime int64) bool {
 
 // MinRetention is how long a store must keep windows at least: so long may records change them.
 func (w Time) MinRetention() time.Duration { return w.Size + w.Grace }
+
+// Forever is how long an unlimited window is.
+const Forever = 250 * 365 * 24 * time.Hour
+
+// Unlimited is one window of all records from Start on (upstream's UnlimitedWindows). It is never closed. Where a window has to have an end
+// it is Forever later.
+type Unlimited struct {
+	// Start in Unix milliseconds. Older records are in no window.
+	Start int64
+}
+
+// Validate reports what is wrong.
+func (w Unlimited) Validate() error {
+	if w.Start < 0 {
+		return fmt.Errorf("start %d: want at least 0", w.Start)
+	}
+	return nil
+}
+
+// MinRetention is how long a store must keep the window at least.
+func (w Unlimited) MinRetention() time.Duration { return Forever }
 
 // later is d after t, at most the end of time: a record may bear any.
 func later(t int64, d time.Duration) int64 {

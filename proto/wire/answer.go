@@ -33,26 +33,54 @@ type AbsentError struct {
 }
 
 func (e *AbsentError) Error() string {
+	if p := e.Answer.Facts.Partial; p != nil {
+		return fmt.Sprintf("store %s partition %d: key not found in a partial state, %s (%s at %s): it may be there",
+			e.Store, e.Answer.Partition, p, e.Answer.Facts.Role, e.Answer.Endpoint)
+	}
 	return fmt.Sprintf("store %s partition %d: key not found (%s at %s, age %s)",
 		e.Store, e.Answer.Partition, e.Answer.Facts.Role, e.Answer.Endpoint, e.Answer.Facts.Age.Round(time.Microsecond))
 }
 
-// Is matches store.ErrNotFound.
-func (e *AbsentError) Is(target error) bool { return target == store.ErrNotFound }
+// Is matches store.ErrNotFound, and store.ErrPartial when that is no proof.
+func (e *AbsentError) Is(target error) bool {
+	return target == store.ErrNotFound || target == store.ErrPartial && e.Answer.Facts.Partial != nil
+}
 
 // FromAnswer makes the message of an answer of a store.
 func FromAnswer(name store.Name, a Answer) *statemeshv1.Answer {
-	return &statemeshv1.Answer{
+	m := &statemeshv1.Answer{
 		Partition:  int32(a.Partition),
 		Role:       fromRole(a.Facts.Role),
 		AnsweredBy: fromInstance(a.Instance, a.Endpoint),
 		Epoch:      int64(a.Epoch),
-		Age:        durationpb.New(a.Facts.Age),
 		Position:   FromPosition(a.Facts.Position),
 		Sequence:   int64(a.Facts.Sequence),
 		Token:      FromToken(name, a.Facts.Token),
 		Isolation:  fromIsolation(a.Facts.Isolation),
 	}
+	p := a.Facts.Partial
+	if p == nil || a.Facts.Age >= 0 {
+		m.Age = durationpb.New(a.Facts.Age)
+	}
+	if p != nil {
+		m.Partial = &statemeshv1.PartialState{Restored: p.Restored, Total: p.Total, TimeLeft: fromDuration(p.Left)}
+		if p.StreamTime >= 0 {
+			m.Partial.StreamTimeMs = &p.StreamTime
+		}
+	}
+	return m
+}
+
+// toPartial reads the message; nil for a state that is whole.
+func toPartial(m *statemeshv1.PartialState) *store.Partial {
+	if m == nil {
+		return nil
+	}
+	p := &store.Partial{Restored: m.GetRestored(), Total: m.GetTotal(), Left: toDuration(m.GetTimeLeft()), StreamTime: -1}
+	if m.StreamTimeMs != nil {
+		p.StreamTime = m.GetStreamTimeMs()
+	}
+	return p
 }
 
 // ToAnswer reads the message. An answer that does not say how old it is, or by whom, is worth nothing: an error.
@@ -60,8 +88,13 @@ func ToAnswer(m *statemeshv1.Answer) (Answer, error) {
 	if m == nil {
 		return Answer{}, malformed("answer", "absent")
 	}
-	if m.GetAge() == nil || m.GetAge().CheckValid() != nil || m.GetAge().AsDuration() < 0 {
+	age := time.Duration(-1)
+	switch {
+	case m.GetAge() == nil && m.GetPartial() != nil: // nothing is proven of it
+	case m.GetAge() == nil || m.GetAge().CheckValid() != nil || m.GetAge().AsDuration() < 0:
 		return Answer{}, malformed("answer.age", "no duration >= 0")
+	default:
+		age = m.GetAge().AsDuration()
 	}
 	if m.GetPartition() < 0 {
 		return Answer{}, malformed("answer.partition", "negative")
@@ -71,7 +104,7 @@ func ToAnswer(m *statemeshv1.Answer) (Answer, error) {
 		return Answer{}, malformed("answer.role", "unknown")
 	}
 	var token store.Token
-	if b := m.GetToken(); len(b) > 0 {
+	if b := m.GetToken(); len(b) > 0 && m.GetPartial() == nil {
 		var err error
 		if _, token, err = ToToken(b); err != nil {
 			return Answer{}, malformed("answer.token", err.Error())
@@ -84,8 +117,9 @@ func ToAnswer(m *statemeshv1.Answer) (Answer, error) {
 			Sequence:  store.Sequence(m.GetSequence()),
 			Position:  ToPosition(m.GetPosition()),
 			Token:     token,
-			Age:       m.GetAge().AsDuration(),
+			Age:       age,
 			Isolation: toIsolation(m.GetIsolation()),
+			Partial:   toPartial(m.GetPartial()),
 		},
 		Epoch:    router.Epoch(m.GetEpoch()),
 		Instance: m.GetAnsweredBy().GetId(),

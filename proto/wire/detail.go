@@ -144,7 +144,8 @@ func encodeNotReady(err error, d *statemeshv1.ErrorDetail) {
 	if e, ok := errors.AsType[*store.NotReadyError](err); ok {
 		at(d, e.Store, e.Partition)
 		d.Detail = &statemeshv1.ErrorDetail_NotReady{NotReady: &statemeshv1.NotReadyDetail{
-			Cause: clip(e.Reason), Restored: e.Restored, Total: e.Total, RetryAfter: fromRetryAfter(e.RetryAfter),
+			Cause: clip(e.Reason), Restored: e.Restored, Total: e.Total, RetryAfter: fromDuration(e.RetryAfter),
+			TimeLeft: fromDuration(e.Left), Building: e.Building,
 		}}
 	}
 }
@@ -156,7 +157,8 @@ func decodeNotReady(d *statemeshv1.ErrorDetail) error {
 	}
 	return &store.NotReadyError{
 		Store: store.Name(d.GetStore()), Partition: store.Partition(d.GetPartition()), Reason: v.GetCause(),
-		Restored: v.GetRestored(), Total: v.GetTotal(), RetryAfter: toRetryAfter(v.GetRetryAfter()),
+		Restored: v.GetRestored(), Total: v.GetTotal(), RetryAfter: toDuration(v.GetRetryAfter()),
+		Left: toDuration(v.GetTimeLeft()), Building: v.GetBuilding(),
 	}
 }
 
@@ -212,7 +214,7 @@ func decodeWrongPartition(d *statemeshv1.ErrorDetail) error {
 func encodeOverloaded(err error, d *statemeshv1.ErrorDetail) {
 	if e, ok := errors.AsType[*store.OverloadedError](err); ok {
 		d.Detail = &statemeshv1.ErrorDetail_Overloaded{Overloaded: &statemeshv1.OverloadedDetail{
-			Limit: clip(e.Limit), RetryAfter: fromRetryAfter(e.RetryAfter),
+			Limit: clip(e.Limit), RetryAfter: fromDuration(e.RetryAfter),
 		}}
 	}
 }
@@ -222,7 +224,7 @@ func decodeOverloaded(d *statemeshv1.ErrorDetail) error {
 	if v == nil {
 		return nil
 	}
-	return &store.OverloadedError{Limit: v.GetLimit(), RetryAfter: toRetryAfter(v.GetRetryAfter())}
+	return &store.OverloadedError{Limit: v.GetLimit(), RetryAfter: toDuration(v.GetRetryAfter())}
 }
 
 func encodePermissionDenied(err error, d *statemeshv1.ErrorDetail) {
@@ -247,7 +249,7 @@ func encodeBehind(err error, d *statemeshv1.ErrorDetail) {
 		// A token that fits no header is left out: who asked knows what it wanted.
 		d.Detail = &statemeshv1.ErrorDetail_Behind{Behind: &statemeshv1.BehindDetail{
 			Have: short(FromToken(e.Store, e.Have.At(e.Partition))), Want: short(FromToken(e.Store, e.Want.At(e.Partition))),
-			RetryAfter: fromRetryAfter(e.RetryAfter),
+			RetryAfter: fromDuration(e.RetryAfter),
 		}}
 	}
 }
@@ -266,7 +268,7 @@ func decodeBehind(d *statemeshv1.ErrorDetail) error {
 		return nil
 	}
 	e := &store.BehindError{
-		Store: store.Name(d.GetStore()), Partition: store.Partition(d.GetPartition()), RetryAfter: toRetryAfter(v.GetRetryAfter()),
+		Store: store.Name(d.GetStore()), Partition: store.Partition(d.GetPartition()), RetryAfter: toDuration(v.GetRetryAfter()),
 	}
 	for _, t := range []struct {
 		from []byte
@@ -283,7 +285,7 @@ func encodeNotActive(err error, d *statemeshv1.ErrorDetail) {
 	if e, ok := errors.AsType[*store.NotActiveError](err); ok {
 		at(d, e.Store, e.Partition)
 		d.Detail = &statemeshv1.ErrorDetail_NotActive{NotActive: &statemeshv1.NotActiveDetail{
-			Role: fromRole(e.Role), RetryAfter: fromRetryAfter(e.RetryAfter),
+			Role: fromRole(e.Role), RetryAfter: fromDuration(e.RetryAfter),
 		}}
 	}
 }
@@ -295,7 +297,7 @@ func decodeNotActive(d *statemeshv1.ErrorDetail) error {
 	}
 	return &store.NotActiveError{
 		Store: store.Name(d.GetStore()), Partition: store.Partition(d.GetPartition()), Role: toRole(v.GetRole()),
-		RetryAfter: toRetryAfter(v.GetRetryAfter()),
+		RetryAfter: toDuration(v.GetRetryAfter()),
 	}
 }
 
@@ -305,11 +307,11 @@ func at(d *statemeshv1.ErrorDetail, s store.Name, p store.Partition) {
 	d.Partition = new(int32(p))
 }
 
-func fromRetryAfter(d time.Duration) *durationpb.Duration {
+func fromDuration(d time.Duration) *durationpb.Duration {
 	if d <= 0 {
 		return nil
 	}
 	return durationpb.New(d)
 }
 
-func toRetryAfter(d *durationpb.Duration) time.Duration { return max(0, d.AsDuration()) }
+func toDuration(d *durationpb.Duration) time.Duration { return max(0, d.AsDuration()) }

@@ -24,12 +24,14 @@ type ReadOptions struct {
 	AtLeast store.Token
 	// Wait is how long a copy may wait for AtLeast.
 	Wait time.Duration
+	// Partial accepts what a copy has so far that is being restored, when no other can answer.
+	Partial bool
 }
 
 // IsZero reports whether nothing is insisted on.
 func (o *ReadOptions) IsZero() bool {
 	return o.MaxStaleness <= 0 && !o.BypassCache && !o.OnlyActive && o.Isolation == store.ReadCommitted &&
-		o.AtLeast.Empty() && o.Wait <= 0
+		o.AtLeast.Empty() && o.Wait <= 0 && !o.Partial
 }
 
 // minStaleness: below it a bound is a mistake of units, and nothing could meet it.
@@ -40,7 +42,7 @@ func FromReadOptions(name store.Name, o *ReadOptions) *statemeshv1.ReadOptions {
 	if o.IsZero() {
 		return nil
 	}
-	m := &statemeshv1.ReadOptions{}
+	m := &statemeshv1.ReadOptions{AcceptPartial: o.Partial}
 	if o.MaxStaleness > 0 {
 		m.MaxStaleness = durationpb.New(o.MaxStaleness)
 	}
@@ -105,6 +107,7 @@ func ToReadOptions(name store.Name, m *statemeshv1.ReadOptions) (ReadOptions, er
 		}
 		o.Wait = d.AsDuration()
 	}
+	o.Partial = m.GetAcceptPartial()
 	return o, o.toAtLeast(name, m)
 }
 

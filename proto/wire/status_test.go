@@ -41,7 +41,7 @@ var samples = map[statemeshv1.Reason]struct {
 		Store: "x", Partition: 4, Instance: "b", Endpoint: "10.0.0.2:9", Epoch: 18,
 	}},
 	statemeshv1.Reason_REASON_NOT_READY: {codes.Unavailable, &store.NotReadyError{
-		Store: "x", Partition: 4, Reason: "restoring", Restored: 10, Total: 20, RetryAfter: 150 * time.Millisecond,
+		Store: "x", Partition: 4, Reason: "restoring", Building: true, Restored: 10, Total: 20, RetryAfter: 150 * time.Millisecond,
 	}},
 	statemeshv1.Reason_REASON_NO_REPLICA: {codes.Unavailable, &store.NoReplicaError{
 		Store: "x", Partition: 4, Epoch: 18, Candidates: []store.Candidate{

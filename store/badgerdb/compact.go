@@ -122,9 +122,9 @@ func (db *DB) rotate() error {
 	b := newBatch(db.badger, db.durable) // nothing above D, so nothing that an undo would have to look at
 	defer b.cancel()
 	size := int(min(maxKey-prefixBytes, db.opt.MemTableBytes/64))
+	key := make([]byte, size)
+	key[0] = padPrefix
 	for n, total := uint32(0), int64(0); total < db.opt.MemTableBytes*5/4; n++ {
-		key := make([]byte, size)
-		key[0] = padPrefix
 		binary.BigEndian.PutUint32(key[1:], n)
 		b.delete(key)
 		total += int64(size)

@@ -23,30 +23,45 @@ import (
 
 // checkLogs removes the logs that must not be replayed from a closed database, and reports whether something is missing in
 // the others that a record of D relies on. after is the record that the first one in them follows on, which tables have; 0
-// when there is none.
+// when there is none. What follows the last whole entry of a log is cut off, as Badger would do it; but some of what may be
+// there Badger refuses, and then it leaves what it has opened so far open, or reserves the gigabytes that a broken length
+// asks for.
 func checkLogs(dir string) (after uint64, err error) {
 	names, err := pruneLogs(dir)
 	if err != nil {
 		return 0, err
 	}
 	l := logs{moves: make(map[uint64]check)}
+	ends := make(map[string]int64) // of the logs with something behind their end
 	var cut string
 	for _, name := range names {
 		b, err := os.ReadFile(name)
 		if err != nil {
 			return 0, err
 		}
+		if len(b) >= logHeader && binary.BigEndian.Uint64(b) != 0 {
+			return 0, fmt.Errorf("log %s names a key to decrypt it with: %w", filepath.Base(name), store.ErrCorrupt)
+		}
 		before := len(l.records)
 		end := readLog(b, l.add)
 		if cut != "" && len(l.records) > before {
 			return 0, fmt.Errorf("log %s ends before its end, and a newer one goes on: %w", filepath.Base(cut), store.ErrCorrupt)
 		}
-		if cut == "" && len(bytes.Trim(b[min(end, len(b)):], "\x00")) > 0 {
-			cut = name
+		if len(bytes.Trim(b[end:], "\x00")) > 0 {
+			cut = cmp.Or(cut, name)
+			ends[name] = int64(end)
 		}
 	}
-	if err := l.verify(); err != nil || len(l.records) == 0 {
+	if err := l.verify(); err != nil {
 		return 0, err
+	}
+	for name, end := range ends {
+		if err := os.Truncate(name, end); err != nil {
+			return 0, err
+		}
+	}
+	if len(l.records) == 0 {
+		return 0, nil
 	}
 	return l.records[0].chk.Previous, nil
 }

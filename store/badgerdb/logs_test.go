@@ -119,6 +119,63 @@ func TestDamagedLogs(t *testing.T) {
 	}
 }
 
+// TestRefusedLog: what Badger would refuse in a log, and would leave half open, never comes to it. Behind the last entry
+// it is cut off like any other end that was torn; in the header it is damage.
+func TestRefusedLog(t *testing.T) {
+	t.Parallel()
+	image := filepath.Join(t.TempDir(), "killed")
+	opt := badgerdb.Options{Dir: t.TempDir()}
+	db := openDB(t, opt)
+	sp, x := space(t, db)
+	move(t, db, storetest.EngineMove(sp, x, "1", map[string]string{"a": "1"}))
+	if err := storetest.KillImage(opt.Dir, image); err != nil {
+		t.Fatal(err)
+	}
+	log := filepath.Join(image, "00001.mem")
+	whole, err := os.ReadFile(log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	end := len(bytes.TrimRight(whole, "\x00"))
+	for name, c := range map[string]struct {
+		at      int
+		bytes   []byte
+		damaged bool
+	}{
+		"a length that never ends":   {end, bytes.Repeat([]byte{0xff}, 14), false},
+		"a length of 4 GB":           {end, []byte{0, 0, 10, 0xff, 0xff, 0xff, 0xff, 0x0f, 0, 1}, false},
+		"lengths that overflow":      {end, []byte{0, 0, 0x80, 0x80, 0x04, 0xf0, 0xff, 0xff, 0xff, 0x0f, 0, 1}, false},
+		"a key nobody encrypts with": {0, []byte{1}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := filepath.Join(t.TempDir(), "db")
+			if err := storetest.KillImage(image, dir); err != nil {
+				t.Fatal(err)
+			}
+			b := slices.Clone(whole)
+			copy(b[c.at:], c.bytes)
+			if err := os.WriteFile(filepath.Join(dir, "00001.mem"), b, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			damaged := false
+			opt := badgerdb.Options{Dir: dir}
+			opt.Listener.Quarantined = func(string) { damaged = true }
+			db := openDB(t, opt)
+			if damaged != c.damaged {
+				t.Fatalf("taken for damage: %t, want %t", damaged, c.damaged)
+			}
+			if damaged {
+				return
+			}
+			got, record := storetest.EngineContent(t, db, sp, x)
+			same(t, map[string]string{"a": "1"}, got)
+			if record != "1" {
+				t.Errorf("record %q", record)
+			}
+		})
+	}
+}
+
 // TestFlushedLog: an iterator keeps the log of a memtable that was flushed; meanwhile keys in it are deleted, and compaction
 // removes them with their tombstones. A kill then leaves the old log, and the keys must not come back from it.
 func TestFlushedLog(t *testing.T) {

@@ -82,6 +82,9 @@ const (
 	// maxInline is above every value that may be stored inline.
 	maxInline = 1 << 20
 	maxKey    = 65000
+	// mostBaseTable is the size of the tables of the first levels, unless a memtable is small: what a table is built in is twice
+	// as large, and has to be in proportion to the memtables whatever their size.
+	mostBaseTable = 2 << 20
 	// batchSlack covers what Badger adds to a record in a transaction, keys of ours included.
 	batchSlack = 4 << 10
 )
@@ -93,6 +96,7 @@ func (o Options) badger(log *logger) badger.Options {
 		WithLogger(log).
 		WithMemTableSize(o.MemTableBytes).
 		WithNumMemtables(2).
+		WithBaseTableSize(min(o.MemTableBytes/4, mostBaseTable)).
 		WithValueThreshold(min(o.MemTableBytes*batchPart/100, maxInline)).
 		WithValueLogFileSize(2 << 20).
 		WithIndexCacheSize(0).

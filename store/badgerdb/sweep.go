@@ -48,8 +48,8 @@ func (db *DB) sweepSome(d *doomed, from []byte) (next []byte, err error) {
 	b := newBatch(db.badger, db.tick())
 	defer b.cancel()
 	db.walk(d, from, sweepChunk, func(key []byte) {
-		next = b.copy(key)
-		b.delete(next)
+		next = append(next[:0], key...)
+		b.delete(key)
 	})
 	if b.count == 0 {
 		return nil, nil

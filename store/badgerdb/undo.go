@@ -75,10 +75,10 @@ func (db *DB) rewrite(ts uint64) (int, error) {
 			return 0, err
 		}
 		if item == nil {
-			b.delete(b.copy(key))
+			b.delete(key)
 			continue
 		}
-		if err := item.Value(func(v []byte) error { b.set(b.copy(key), b.copy(v)); return nil }); err != nil {
+		if err := item.Value(func(v []byte) error { b.set(key, b.copy(v)); return nil }); err != nil {
 			return 0, err
 		}
 	}

@@ -88,6 +88,9 @@ type Engine interface {
 	Move(ctx context.Context, moves ...Move) error
 	// Snapshot pins the state after the last move of the engine. It must be released.
 	Snapshot(id SpaceID) (Snapshot, error)
+	// Size says roughly how many rows a key space holds, and how many bytes their keys and values have; 0 when that is not
+	// known, as of what was written just now. It reads no rows.
+	Size(id SpaceID) (rows, bytes int64)
 	Upkeep
 	// Close ends everything that is open with store.ErrClosed and releases the engine.
 	Close() error

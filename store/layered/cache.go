@@ -251,7 +251,7 @@ func (c *cached) flush(first uint32, reason flushReason) error {
 }
 
 // tell makes a dirty node clean and tells the listener. Deletes leave the cache; of one that deletes nothing, neither
-// the listener hears nor the changelog.
+// the listener hears nor the changelog, unless it is where the store's time is.
 func (c *cached) tell(i uint32, reason flushReason) error {
 	n := &c.nodes[i]
 	e, v := n.e, n.e.head.Load()
@@ -268,7 +268,7 @@ func (c *cached) tell(i uint32, reason flushReason) error {
 		return err
 	}
 	if f.Old.Data == nil && !v.live && c.part.spec.Caching {
-		v.silent = n.heard == heardCommitted
+		v.silent = n.heard == heardCommitted && !c.part.tellsTime(e.key)
 		c.remove(i)
 		return nil
 	}

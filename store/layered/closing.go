@@ -3,7 +3,6 @@ package layered
 import (
 	"context"
 	"fmt"
-	"time"
 )
 
 // closeTask moves what is recent of t within ctx and releases the copy. A move that is on its way when ctx ends is not
@@ -44,26 +43,4 @@ func (s *Stores) endMove(t *Task) {
 	s.mu.Unlock()
 	s.open.Add(-1)
 	close(t.gone)
-}
-
-// wipe drops the key spaces of t and begins new ones.
-func (s *Stores) wipe(ctx context.Context, t *Task) error {
-	if err := t.moving.take(ctx); err != nil {
-		return fmt.Errorf("task %s: wipe: %w", t.id, err)
-	}
-	defer s.endMove(t)
-	t.turn.Lock()
-	defer t.turn.Unlock()
-	for _, use := range t.engines {
-		if err := use.Drop(ctx, use.space); err != nil {
-			return fmt.Errorf("task %s: wipe: %w", t.id, err)
-		}
-	}
-	if err := t.load(ctx); err != nil {
-		return fmt.Errorf("task %s: wipe: %w", t.id, err)
-	}
-	t.pub.Lock()
-	defer t.pub.Unlock()
-	t.urgent, t.dirtySince, t.retryAt = false, time.Time{}, time.Time{}
-	return nil
 }

@@ -11,12 +11,16 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/statemesh/statemesh/store/badgerdb"
+	"github.com/statemesh/statemesh/store/engine"
 )
 
 // Config of an instance's stores.
 type Config struct {
-	// Dir is the application's state directory (<state.dir>/<application.id>), locked while open. Required.
+	// Dir is the application's state directory (<state.dir>/<application.id>), locked while open. Required, but for InMemory.
 	Dir string
+	// InMemory keeps every store in the engine in memory, as if it were declared so: nothing is on a disk, and nothing outlives the
+	// Stores. For tests of what uses them.
+	InMemory bool
 	// MoveBytes is how many bytes of recent commits a task may hold before they move to the engine, whatever their age.
 	// Default 32 MiB, some 150,000 small keys: while a task's hot keys fit, they are read and written in memory and move
 	// once in MoveInterval. RecentBytes lowers it when all tasks together hold much.
@@ -39,6 +43,8 @@ type Config struct {
 	MemTableBytes int64
 	// Engine is how the databases lay out what they write, for all stores in them.
 	Engine EngineOptions
+	// Between, if it is not nil, puts something between the stores and a database that was opened: a slow or a full disk, in tests.
+	Between func(engine.Engine) engine.Engine
 	// MinFreeBytes of disk space must remain, or the databases take no more moves. Default 128 MiB: the databases map
 	// their files, and a process that writes to a mapped page for which there is no space is killed.
 	MinFreeBytes int64
@@ -70,12 +76,15 @@ func (c Config) withDefaults() Config {
 	c.DropWait = cmp.Or(c.DropWait, 10*time.Second)
 	c.IteratorMaxAge = cmp.Or(c.IteratorMaxAge, 5*time.Minute)
 	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
+	if c.Between == nil {
+		c.Between = func(e engine.Engine) engine.Engine { return e }
+	}
 	return c
 }
 
 func (c Config) validate() error {
 	var errs []error
-	if c.Dir == "" {
+	if c.Dir == "" && !c.InMemory {
 		errs = append(errs, errors.New("state directory: not set"))
 	}
 	for _, f := range []struct {

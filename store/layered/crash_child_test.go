@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/statemesh/statemesh/store"
+	"github.com/statemesh/statemesh/store/engine"
 	"github.com/statemesh/statemesh/store/layered"
 )
 
@@ -133,10 +134,13 @@ func crashChild(dir string, in io.Reader, out io.Writer) error {
 			}
 		}
 	}()
+	loaded := make(chan error, 1)
+	go func() { loaded <- crashLoader(ctx, s, tasks[loadedID.Partition], stop) }()
 	<-stop
 	for range tasks {
 		err = errors.Join(err, <-ended)
 	}
+	err = errors.Join(err, <-loaded)
 	for _, task := range tasks {
 		err = errors.Join(err, task.Close(ctx))
 	}
@@ -193,6 +197,66 @@ func crashVisitor(ctx context.Context, s *layered.Stores, id store.TaskID, stop 
 		return err
 	}
 	return s.DropTask(ctx, id)
+}
+
+// loadedID is the task that crashLoader fills. What a commit makes of it is what it makes of the one of the same partition.
+var loadedID = store.TaskID{Subtopology: 2}
+
+// crashLoader loads copies of a task that is being written, in many moves, and goes on with each for some commits.
+func crashLoader(ctx context.Context, s *layered.Stores, donor *layered.Task, stop chan struct{}) error {
+	layered.LoadBytes(s, 4<<10)
+	task, err := s.OpenTask(ctx, loadedID, crashSpecs)
+	if err != nil {
+		return err
+	}
+	for {
+		select {
+		case <-stop:
+			return task.Close(ctx)
+		default:
+		}
+		n, err := crashLoad(ctx, donor, task)
+		switch {
+		case errors.Is(err, store.ErrNotReady), errors.Is(err, engine.ErrDropped): // the donor begins, or is too fast
+			continue
+		case err != nil:
+			return err
+		}
+		for next := n + 1; next < n+50; next++ {
+			if err := crashCommit(task, next); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// crashLoad loads a copy of one task into another, and returns which commit it is of.
+func crashLoad(ctx context.Context, donor, task *layered.Task) (n int64, err error) {
+	snap, err := donor.Snapshot()
+	if err != nil {
+		return 0, err
+	}
+	defer snap.Close()
+	c, err := snap.Copy()
+	if err != nil {
+		return 0, err
+	}
+	h := c.Header(time.Now())
+	h.Task = loadedID
+	l, err := task.Load(ctx, h, time.Now())
+	if err != nil {
+		return 0, err
+	}
+	for done := false; !done; {
+		var rows []store.CopyRow
+		if rows, done, err = c.Read(ctx, l.Place(), 2<<10); err != nil {
+			return 0, errors.Join(err, l.Abandon(ctx))
+		}
+		if err := l.Add(ctx, rows); err != nil {
+			return 0, err
+		}
+	}
+	return int64(h.Checkpoint.Sequence), l.Finish(ctx)
 }
 
 // crashDir names, in the child's environment, the directory that it works on.

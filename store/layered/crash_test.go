@@ -30,7 +30,7 @@ import (
 var crashes = flag.Int("crashes", 15, "how often TestCrash kills its process")
 
 // TestCrash kills a process that commits as fast as it can, at random moments: while it opens, while it commits, moves,
-// expires and drops, and while it closes. What is there afterwards is exactly what one commit made, not older than what
+// expires, drops and loads copies, and while it closes. What is there afterwards is exactly what one commit made, not older than what
 // was said to be durable. After some of the kills the ends of files are cut or scrambled too; then it is what one commit
 // made, or the copy is refused, to be rebuilt (SE-07, SE-09).
 func TestCrash(t *testing.T) {
@@ -67,7 +67,8 @@ func TestCrash(t *testing.T) {
 		}
 		c.verify(damaged)
 	}
-	t.Logf("%d kills, files damaged after %d, refused %d times; the longest life of a copy had %d commits", *crashes, c.damages, c.refused, c.longest)
+	t.Logf("%d kills, files damaged after %d, refused %d times; the longest life of a copy had %d commits; copies of others: %d whole, %d empty",
+		*crashes, c.damages, c.refused, c.longest, c.whole, c.empty)
 	if c.longest == 0 {
 		t.Error("nothing was ever durable: the test shows nothing")
 	}
@@ -88,6 +89,8 @@ type crash struct {
 	// last are the commits that were found, or said to be durable, by task.
 	last    [crashTasks]int64
 	longest int64
+	// whole and empty are how many copies of another task were found so.
+	whole, empty int
 }
 
 // kill runs the child and kills it.
@@ -202,6 +205,7 @@ func (c *crash) verify(damaged bool) {
 			c.t.Error(err)
 		}
 	}
+	c.loaded(s, damaged)
 	if damaged && refused {
 		c.refused++
 	}
@@ -210,6 +214,26 @@ func (c *crash) verify(damaged bool) {
 	}
 	if !c.t.Failed() {
 		c.log.Reset()
+	}
+}
+
+// loaded looks at the copy of another task that was being loaded, or had been: it is that of one commit, or empty.
+func (c *crash) loaded(s *layered.Stores, damaged bool) {
+	c.t.Helper()
+	task, err := s.OpenTask(c.t.Context(), loadedID, crashSpecs)
+	if err != nil {
+		c.t.Fatalf("%s: task %s: %v", c.what, loadedID, err)
+	}
+	switch cp := task.Checkpoint(); {
+	case !cp.Restoring:
+		c.whole++
+		c.check(task, int64(cp.Sequence))
+	case !damaged:
+		c.empty++
+		wiped(c.t, task, crashSpecs)
+	}
+	if err := task.Close(c.t.Context()); err != nil {
+		c.t.Error(err)
 	}
 }
 

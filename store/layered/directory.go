@@ -97,7 +97,13 @@ func (d *directory) holder() string {
 	return string(b[:n])
 }
 
-func (d *directory) release() error { return d.lock.Close() }
+// release gives the lock back. A nil directory has none.
+func (d *directory) release() error {
+	if d == nil {
+		return nil
+	}
+	return d.lock.Close()
+}
 
 // writeDurably writes a new file so that after a crash it is there whole or not at all.
 func writeDurably(path string, b []byte) error {

@@ -20,6 +20,9 @@ const databasePrefix = "badger-"
 // openEngines opens the databases that take new copies and those beyond them that still hold some.
 func (s *Stores) openEngines(ctx context.Context) error {
 	s.memory = memdb.New()
+	if s.cfg.InMemory {
+		return nil
+	}
 	numbers, err := databases(s.dir.path)
 	if err != nil {
 		return err
@@ -31,19 +34,9 @@ func (s *Stores) openEngines(ctx context.Context) error {
 	}
 	slices.Sort(numbers)
 	for _, n := range numbers {
-		opt := badgerdb.Options{
-			Dir:           filepath.Join(s.dir.path, databasePrefix+strconv.Itoa(n)),
-			MemTableBytes: s.cfg.MemTableBytes,
-			MinFreeBytes:  s.cfg.MinFreeBytes,
-			Tuning:        s.cfg.Engine,
-			DropWait:      s.cfg.DropWait,
-			Logger:        s.cfg.Logger.With("database", n),
-			Listener: badgerdb.Listener{
-				Compacted:   func(int64) { s.metrics.compactions.Inc() },
-				Undone:      func(int) { s.metrics.undone.Inc() },
-				Quarantined: func(string) { s.metrics.quarantine.Inc() },
-			},
-		}
+		opt := s.diskOptions()
+		opt.Dir = filepath.Join(s.dir.path, databasePrefix+strconv.Itoa(n))
+		opt.Logger = s.cfg.Logger.With("database", n)
 		db, err := badgerdb.Open(ctx, opt)
 		if err != nil {
 			for _, d := range s.disks {
@@ -51,9 +44,24 @@ func (s *Stores) openEngines(ctx context.Context) error {
 			}
 			return err
 		}
-		s.disks = append(s.disks, disk{Engine: db, limits: opt.Limits()})
+		s.disks = append(s.disks, disk{Engine: s.cfg.Between(db), limits: opt.Limits()})
 	}
 	return nil
+}
+
+// diskOptions are those of every database.
+func (s *Stores) diskOptions() badgerdb.Options {
+	return badgerdb.Options{
+		MemTableBytes: s.cfg.MemTableBytes,
+		MinFreeBytes:  s.cfg.MinFreeBytes,
+		Tuning:        s.cfg.Engine,
+		DropWait:      s.cfg.DropWait,
+		Listener: badgerdb.Listener{
+			Compacted:   func(int64) { s.metrics.compactions.Inc() },
+			Undone:      func(int) { s.metrics.undone.Inc() },
+			Quarantined: func(string) { s.metrics.quarantine.Inc() },
+		},
+	}
 }
 
 // databases lists the numbers of the database directories under dir; those moved aside have a longer name.

@@ -5,11 +5,15 @@ import (
 	"maps"
 	"slices"
 	"testing"
+	"unsafe"
 	"weak"
 
 	"github.com/statemesh/statemesh/store"
 	"github.com/statemesh/statemesh/store/engine"
 )
+
+// SnapshotBytes is the size of one.
+const SnapshotBytes = unsafe.Sizeof(Snapshot{})
 
 // MoveNow moves what is recent of one task.
 func MoveNow(s *Stores, t *Task) error { return s.moveNow(t) }
@@ -120,4 +124,39 @@ func (r *RecordCache) Resize(maxBytes int64) error {
 	}
 	r.publish()
 	return nil
+}
+
+// LoadBytes sets how much of a copy is collected for one move.
+func LoadBytes(s *Stores, n int64) { s.loadBytes = n }
+
+// Dir is the state directory.
+func Dir(s *Stores) string { return s.cfg.Dir }
+
+// EngineRows counts the rows that an engine holds of a store, in any segment.
+func EngineRows(tb testing.TB, t *Task, name store.Name) (n int) {
+	tb.Helper()
+	p, err := t.part(name)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	use := t.engines[p.engine]
+	snap, err := use.Snapshot(use.space)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	defer snap.Release()
+	for segment := range engine.Segment(1 << 13) {
+		it, err := snap.Iterate(engine.Range{Store: p.id, Segment: segment})
+		if err != nil {
+			tb.Fatal(err)
+		}
+		for it.Next() {
+			n++
+		}
+		it.Close()
+		if p.segments == nil {
+			break
+		}
+	}
+	return n
 }

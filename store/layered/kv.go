@@ -203,6 +203,16 @@ func (p *part) restore(c store.Change) error {
 	return p.set(segment, c.Key, c.Value, c.Timestamp, fromChangelog)
 }
 
+// tellsTime reports whether a row is where the store's own time is: a restore that did not see it would take rows for alive that have
+// expired.
+func (p *part) tellsTime(key []byte) bool {
+	if p.segments == nil {
+		return false
+	}
+	at, _, err := p.rowTime(key)
+	return err == nil && at >= p.now.time
+}
+
 // scan opens an iterator over the overlay and what is published. The turn is held. What is written from now on is newer
 // than the iterator.
 func (p *part) scan(sc rowScan) (store.Iterator, error) {

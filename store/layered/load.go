@@ -42,7 +42,7 @@ func (s *Stores) newTask(id store.TaskID, specs []store.Spec) (*Task, error) {
 // its rights (Wipe).
 func (t *Task) load(ctx context.Context) error {
 	t.engines = nil
-	for _, on := range []medium{onDisk, inMemory} {
+	for _, on := range t.stores.media() {
 		if err := t.openSpace(ctx, on); err != nil {
 			return err
 		}
@@ -65,12 +65,8 @@ func (t *Task) load(ctx context.Context) error {
 		}
 	}
 	v := &view{task: t, cp: first}
-	for _, use := range t.engines {
-		snap, err := use.Snapshot(use.space)
-		if err != nil {
-			return err
-		}
-		v.bases = append(v.bases, &base{snap: snap})
+	if v.bases, err = t.newBases(); err != nil {
+		return err
 	}
 	v.retain()
 	for _, p := range t.parts {
@@ -104,8 +100,17 @@ const (
 	inMemory
 )
 
-func mediumOf(spec store.Spec) medium {
-	if spec.InMemory {
+// media are those that the stores have.
+func (s *Stores) media() []medium {
+	if s.cfg.InMemory {
+		return []medium{inMemory}
+	}
+	return []medium{onDisk, inMemory}
+}
+
+// mediumOf says where a store is kept.
+func (s *Stores) mediumOf(spec store.Spec) medium {
+	if spec.InMemory || s.cfg.InMemory {
 		return inMemory
 	}
 	return onDisk
@@ -115,7 +120,7 @@ func mediumOf(spec store.Spec) medium {
 func (t *Task) openSpace(ctx context.Context, on medium) error {
 	var mine []*part
 	for _, p := range t.parts {
-		if mediumOf(p.spec) == on {
+		if t.stores.mediumOf(p.spec) == on {
 			mine = append(mine, p)
 		}
 	}
@@ -148,6 +153,10 @@ func (t *Task) openSpace(ctx context.Context, on medium) error {
 	for _, p := range mine {
 		p.placed = &placed{
 			spec: p.spec, engine: len(t.engines), id: sp.Stores[p.spec.Name].ID, segments: segmentsOf(p.spec),
+		}
+		limits := limits
+		if t.stores.cfg.InMemory && !p.spec.InMemory {
+			limits = t.stores.diskOptions().Limits() // what the disk would refuse is refused in its place
 		}
 		if p.limits, err = t.stores.limitsOf(p.spec, limits); err != nil {
 			return err

@@ -56,7 +56,7 @@ func newMetrics(reg prometheus.Registerer, s *Stores) (*metrics, error) {
 			func() float64 { return float64(value()) }))
 	}
 	gauge("statemesh_store_open_iterators", "Iterators that are open.", s.iterators.Load)
-	gauge("statemesh_store_open_snapshots", "Snapshots that are open.", s.snapshots.Load)
+	gauge("statemesh_store_open_snapshots", "Snapshots that are open.", s.OpenSnapshots)
 	age := func(name, help, kind string) {
 		m.all = append(m.all, prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help},
 			func() float64 { return s.reads.oldest(kind).Seconds() }))

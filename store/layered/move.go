@@ -114,7 +114,7 @@ func (s *Stores) move(ctx context.Context, tasks []*Task) error {
 			return err
 		}
 		v := t.pinned()
-		if v == nil || v.tick <= t.moved {
+		if v == nil || v.tick <= t.moved || t.Unfinished() {
 			if v != nil {
 				v.unpin()
 			}
@@ -238,16 +238,9 @@ func (tr *transfer) rows(sv storeView) iter.Seq[row] {
 
 // land publishes that the engines have the transfer's commit: the tables it has emptied go.
 func (t *Task) land(tr *transfer) error {
-	bases := make([]*base, 0, len(t.engines))
-	for _, use := range t.engines {
-		snap, err := use.Snapshot(use.space)
-		if err != nil {
-			for _, b := range bases {
-				b.snap.Release()
-			}
-			return err
-		}
-		bases = append(bases, &base{snap: snap})
+	bases, err := t.newBases()
+	if err != nil {
+		return err
 	}
 	t.moved = tr.view.tick
 	// A writer in the middle of its commit needs its table; it gets a new one when this one is full.
@@ -259,9 +252,7 @@ func (t *Task) land(tr *transfer) error {
 	defer t.pub.Unlock()
 	now := t.current.Load()
 	if now == nil { // closed meanwhile
-		for _, b := range bases {
-			b.snap.Release()
-		}
+		release(bases)
 		return nil
 	}
 	v := t.successor()

@@ -3,19 +3,27 @@ package layered
 import (
 	"fmt"
 	"runtime"
+	"slices"
 	"strings"
 )
 
-// callers are the program counters of who opens a read.
-func callers() []uintptr {
-	pcs := make([]uintptr, 16)
-	return pcs[:runtime.Callers(3, pcs)]
+// callers are the program counters of who opened a read, 0 behind the last.
+type callers [16]uintptr
+
+func whoCalls() *callers {
+	c := new(callers)
+	runtime.Callers(3, c[:])
+	return c
 }
 
 // describe says where a read was opened: the first caller outside of this package.
-func describe(pcs []uintptr) string {
-	if len(pcs) == 0 {
+func describe(c *callers) string {
+	if c == nil {
 		return "not noted: one in 256 is, and all with -tags invariants"
+	}
+	pcs := c[:]
+	if n := slices.Index(pcs, 0); n >= 0 {
+		pcs = pcs[:n]
 	}
 	frames := runtime.CallersFrames(pcs)
 	for {

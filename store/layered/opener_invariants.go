@@ -3,4 +3,4 @@
 package layered
 
 // opener notes who opens a read.
-func opener() []uintptr { return callers() }
+func opener(uint32) *callers { return whoCalls() }

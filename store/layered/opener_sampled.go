@@ -2,13 +2,11 @@
 
 package layered
 
-import "math/rand/v2"
-
-// opener notes who opens a read, for one in 256: that costs a microsecond, and a program that forgets to close reads does
+// opener notes who opens a read, for one in 256 random numbers: that costs a microsecond, and a program that forgets to close reads does
 // so more than once.
-func opener() []uintptr {
-	if rand.Uint32()%256 != 0 {
+func opener(draw uint32) *callers {
+	if draw%256 != 0 {
 		return nil
 	}
-	return callers()
+	return whoCalls()
 }

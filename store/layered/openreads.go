@@ -17,25 +17,28 @@ type openReads struct {
 	shards [readShards]readShard
 	// expired counts what was closed for its users.
 	expired atomic.Int64
+	// began is where ages are counted from.
+	began time.Time
 }
 
 const readShards = 8
 
 type readShard struct {
-	mu   sync.Mutex
-	head tracked // of a ring
-	_    [64]byte
+	mu        sync.Mutex
+	head      tracked // of a ring
+	snapshots int64   // in the ring
+	_         [64]byte
 }
 
-// tracked is an open read. It is part of what it tracks.
+// tracked is an open read. It is part of what it tracks, and small: a query allocates one.
 type tracked struct {
 	read  openRead
 	shard *readShard
 	// The rest is guarded by shard.mu.
 	prev, next *tracked
-	user       string    // who reads, for reports
-	place      []uintptr // that opened it, where that is known
-	since      time.Time // of the first look that found it; zero before
+	user       string        // who reads, for reports
+	place      *callers      // that opened it, where that is known
+	since      time.Duration // from openReads.began to the first look that found it; 0 before
 }
 
 // openRead is an iterator or a snapshot.
@@ -50,7 +53,7 @@ type openRead interface {
 }
 
 func newOpenReads() *openReads {
-	r := new(openReads)
+	r := &openReads{began: time.Now()}
 	for i := range r.shards {
 		head := &r.shards[i].head
 		head.prev, head.next = head, head
@@ -60,13 +63,26 @@ func newOpenReads() *openReads {
 
 // add begins to track t.
 func (r *openReads) add(t *tracked, read openRead, user string) {
-	t.read, t.user, t.place = read, user, opener()
-	t.shard = &r.shards[rand.Uint32()%readShards]
-	t.shard.mu.Lock()
-	defer t.shard.mu.Unlock()
-	head := &t.shard.head
+	draw := rand.Uint32()
+	s := &r.shards[draw%readShards]
+	t.read, t.user, t.place, t.shard = read, user, opener(draw/readShards), s
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	head := &s.head
 	t.prev, t.next = head.prev, head
 	t.prev.next, head.prev = t, t
+	s.count(t, 1)
+}
+
+// snapshots counts those that are tracked.
+func (r *openReads) snapshots() (n int64) {
+	for i := range r.shards {
+		s := &r.shards[i]
+		s.mu.Lock()
+		n += s.snapshots
+		s.mu.Unlock()
+	}
+	return n
 }
 
 // name says who reads.
@@ -76,16 +92,25 @@ func (t *tracked) name(user string) {
 	t.user = user
 }
 
-// remove ends the tracking of t, if it ever began and goes on.
-func (t *tracked) remove() {
+// remove ends the tracking of t, if it ever began and goes on, and reports whether it did.
+func (t *tracked) remove() bool {
 	if t.shard == nil {
-		return
+		return false
 	}
 	t.shard.mu.Lock()
 	defer t.shard.mu.Unlock()
-	if t.next != nil {
-		t.prev.next, t.next.prev = t.next, t.prev
-		t.prev, t.next = nil, nil
+	if t.next == nil {
+		return false
+	}
+	t.prev.next, t.next.prev = t.next, t.prev
+	t.prev, t.next = nil, nil
+	t.shard.count(t, -1)
+	return true
+}
+
+func (s *readShard) count(t *tracked, n int64) {
+	if _, ok := t.read.(*Snapshot); ok {
+		s.snapshots += n
 	}
 }
 
@@ -104,10 +129,10 @@ func (r *openReads) look(now time.Time, visit func(t *tracked, age time.Duration
 		s := &r.shards[i]
 		s.mu.Lock()
 		for t := s.head.next; t != &s.head; t = t.next {
-			if t.since.IsZero() {
-				t.since = now
+			if t.since == 0 {
+				t.since = max(now.Sub(r.began), 1)
 			}
-			visit(t, now.Sub(t.since))
+			visit(t, now.Sub(r.began)-t.since)
 		}
 		s.mu.Unlock()
 	}

@@ -58,3 +58,44 @@ func TestReadsEndInTheMiddle(t *testing.T) {
 		t.Errorf("at the end: %d snapshots, %d iterators", n, m)
 	}
 }
+
+// TestOpenSnapshotsCounts: a snapshot counts from its opening to its first Close, whether it is the application's own or not, and
+// whoever closes it.
+func TestOpenSnapshotsCounts(t *testing.T) {
+	t.Parallel()
+	s := openStores(t, layered.Config{Dir: t.TempDir()})
+	task := openTask(t, s, task0, disk)
+	task.Commit(checkpoint(1, "d"))
+	open := make([]*layered.Snapshot, 20)
+	for i := range open {
+		snap, err := task.Snapshot()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if open[i] = snap; i%2 == 0 {
+			snap.Keep()
+			snap.Keep()
+		}
+	}
+	if n := s.OpenSnapshots(); n != int64(len(open)) {
+		t.Errorf("%d open, want %d", n, len(open))
+	}
+	for i, snap := range open {
+		var wg sync.WaitGroup
+		wg.Go(snap.Keep)
+		wg.Go(snap.Close)
+		wg.Go(snap.Close)
+		wg.Wait()
+		if n := s.OpenSnapshots(); n != int64(len(open)-i-1) {
+			t.Fatalf("%d open, want %d", n, len(open)-i-1)
+		}
+	}
+}
+
+// TestSnapshotIsSmall: a query allocates one, and more than this is the next size class.
+func TestSnapshotIsSmall(t *testing.T) {
+	t.Parallel()
+	if layered.SnapshotBytes > 128 {
+		t.Errorf("%d bytes", layered.SnapshotBytes)
+	}
+}

@@ -15,17 +15,18 @@ import (
 type Snapshot struct {
 	tracked
 
-	view   *view
-	stores *Stores
-	// users counts reads that run, plus one until Close. Never leaves 0 again; then the view is let go.
-	users atomic.Int64
-	done  atomic.Bool
+	view *view
+	// reads counts those that run; closing is added by Close. Who leaves it at closing alone lets the view go.
+	reads atomic.Uint64
 	// cause is why it was closed for its user.
 	cause atomic.Pointer[error]
 	// first is the reader that most snapshots are taken for, here so that it costs no memory of its own.
 	first     reader
 	firstUsed atomic.Bool
 }
+
+// closing is Close's part of Snapshot.reads.
+const closing = 1 << 63
 
 // reader reads one store of a snapshot.
 type reader struct {
@@ -36,9 +37,7 @@ type reader struct {
 var _ store.KeyValueReader = (*reader)(nil)
 
 func (s *Stores) newSnapshot(v *view) *Snapshot {
-	snap := &Snapshot{view: v, stores: s}
-	snap.users.Store(1)
-	s.snapshots.Add(1)
+	snap := &Snapshot{view: v}
 	s.reads.add(&snap.tracked, snap, "")
 	return snap
 }
@@ -48,7 +47,11 @@ func (s *Snapshot) For(user string) { s.name(user) }
 
 // Keep exempts the snapshot from Config.IteratorMaxAge and from the reports of what was left open: it is the application's own, not
 // a query's.
-func (s *Snapshot) Keep() { s.remove() }
+func (s *Snapshot) Keep() {
+	if s.remove() {
+		s.stores().kept.Add(1)
+	}
+}
 
 // Outlived reports whether the task has published anything since, be it only that the same commit is in the engine now: what the
 // snapshot keeps in memory serves nobody else.
@@ -111,13 +114,22 @@ func (s *Snapshot) Checkpoint() store.Checkpoint { return s.view.cp }
 
 // Close releases what the snapshot pins. Idempotent.
 func (s *Snapshot) Close() {
-	if s.done.Swap(true) {
+	n := s.reads.Load()
+	for n < closing && !s.reads.CompareAndSwap(n, n|closing) {
+		n = s.reads.Load()
+	}
+	if n >= closing {
 		return
 	}
-	s.remove()
-	s.stores.snapshots.Add(-1)
-	s.leave()
+	if !s.remove() {
+		s.stores().kept.Add(-1)
+	}
+	if n == 0 {
+		s.view.unpin()
+	}
 }
+
+func (s *Snapshot) stores() *Stores { return s.view.task.stores }
 
 func (s *Snapshot) find(name store.Name) (int, *store.Spec, error) {
 	for i := range s.view.stores {
@@ -132,7 +144,7 @@ func (s *Snapshot) find(name store.Name) (int, *store.Spec, error) {
 	return 0, nil, &store.UnknownStoreError{Store: name, Known: known}
 }
 
-func (s *Snapshot) closed() bool { return s.done.Load() }
+func (s *Snapshot) closed() bool { return s.reads.Load() >= closing }
 
 // why says how it came to be closed.
 func (s *Snapshot) why() error {
@@ -154,7 +166,7 @@ func (s *Snapshot) over(limit error) error { return limit }
 
 func (s *Snapshot) expire(cause error) bool {
 	s.cause.CompareAndSwap(nil, &cause)
-	open := !s.done.Load()
+	open := !s.closed()
 	s.Close()
 	return open
 }
@@ -162,18 +174,18 @@ func (s *Snapshot) expire(cause error) bool {
 // enter counts a read, so that Close in the middle of it takes nothing away under it.
 func (s *Snapshot) enter() error {
 	for {
-		n := s.users.Load()
-		if n == 0 || s.done.Load() || s.stores.closed.Load() {
+		n := s.reads.Load()
+		if n >= closing || s.stores().closed.Load() {
 			return s.why()
 		}
-		if s.users.CompareAndSwap(n, n+1) {
+		if s.reads.CompareAndSwap(n, n+1) {
 			return nil
 		}
 	}
 }
 
 func (s *Snapshot) leave() {
-	if s.users.Add(-1) == 0 {
+	if s.reads.Add(^uint64(0)) == closing {
 		s.view.unpin()
 	}
 }
@@ -283,7 +295,7 @@ func (r *reader) scanRows(ctx context.Context, sc rowScan) (store.Iterator, erro
 	for _, l := range v.stores[r.number].layers {
 		m.add(l.table, l.count)
 	}
-	return r.snap.stores.iterate(m, v, r.number, iteratorEnd{user: store.UserOf(ctx), stop: stopper(ctx), snap: r.snap})
+	return r.snap.stores().iterate(m, v, r.number, iteratorEnd{user: store.UserOf(ctx), stop: stopper(ctx), snap: r.snap})
 }
 
 func (r *reader) name() store.Name { return r.store().spec.Name }

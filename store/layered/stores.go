@@ -27,11 +27,13 @@ type Stores struct {
 	moved   chan struct{} // of what it does beside moving
 	// moveNow moves tasks at once; it is for a writer whose recent commits have outgrown their share.
 	moveNow func(...*Task) error
+	// loadBytes is how much of a copy is collected for one move: what it costs to make it durable is little beside the rest then.
+	loadBytes int64
 
 	reads     *openReads
 	closed    atomic.Bool
 	iterators atomic.Int64
-	snapshots atomic.Int64
+	kept      atomic.Int64 // snapshots that are not tracked any more
 	open      atomic.Int64 // tasks
 	recent    recent
 
@@ -56,7 +58,7 @@ func Open(ctx context.Context, cfg Config) (*Stores, error) {
 	}
 	cfg = cfg.withDefaults()
 	s := &Stores{
-		cfg: cfg, reads: newOpenReads(), seed: maphash.MakeSeed(), wakeup: make(chan struct{}, 1), moved: make(chan struct{}, 1),
+		cfg: cfg, loadBytes: 4 << 20, reads: newOpenReads(), seed: maphash.MakeSeed(), wakeup: make(chan struct{}, 1), moved: make(chan struct{}, 1),
 		tasks: make(map[store.TaskID]*Task), opening: make(map[store.TaskID]chan struct{}),
 	}
 	s.recent.move, s.recent.all = cfg.MoveBytes, cfg.RecentBytes
@@ -64,8 +66,10 @@ func Open(ctx context.Context, cfg Config) (*Stores, error) {
 	if s.metrics, err = newMetrics(cfg.Registerer, s); err != nil {
 		return nil, fmt.Errorf("stores: metrics: %w", err)
 	}
-	if s.dir, err = lockDirectory(ctx, cfg.Dir); err != nil {
-		return nil, err
+	if !cfg.InMemory {
+		if s.dir, err = lockDirectory(ctx, cfg.Dir); err != nil {
+			return nil, err
+		}
 	}
 	if err := s.openEngines(ctx); err != nil {
 		return nil, errors.Join(err, s.dir.release())
@@ -99,7 +103,7 @@ func (s *Stores) Held() []HeldTask {
 	s.mu.Unlock()
 	for id, t := range open {
 		if v := t.pinned(); v != nil {
-			held[id] = HeldTask{ID: id, Checkpoint: v.cp.Clone(), Open: true}
+			held[id] = HeldTask{ID: id, Checkpoint: t.held(v), Open: true}
 			v.unpin()
 		}
 	}
@@ -181,7 +185,7 @@ func (s *Stores) Close() error {
 func (s *Stores) OpenIterators() int64 { return s.iterators.Load() }
 
 // OpenSnapshots counts the snapshots that are open now.
-func (s *Stores) OpenSnapshots() int64 { return s.snapshots.Load() }
+func (s *Stores) OpenSnapshots() int64 { return s.reads.snapshots() + s.kept.Load() }
 
 // HeldTask is one copy in the state directory.
 type HeldTask struct {

@@ -2,6 +2,7 @@ package layered
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"iter"
 	"reflect"
@@ -44,14 +45,20 @@ type Task struct {
 	marks       marks
 	uncommitted int64
 	touched     bool // something was written since it was last shown
+	// loading is what fills the task with a copy of another instance's.
+	loading *Load
+	// showUntil is until when the overlay is shown; zero: nobody asked lately.
+	showUntil time.Time
 
 	current atomic.Pointer[view] // nil once closed
+	// unfinished: what is there is no copy, whatever current says. Changed by who holds moving and turn.
+	unfinished atomic.Bool
 	// shown is a view of the overlay, nil when the last commit is all there is to show. Changed under pub.
 	shown atomic.Pointer[view]
 	// fresh says that shown, or the last commit, is what the writer had at the end of its last batch.
 	fresh atomic.Bool
-	// demand is until when the overlay is shown, in Unix nanoseconds; 0: nobody asked lately.
-	demand atomic.Int64
+	// asked says that somebody read the overlay since the writer last looked.
+	asked atomic.Bool
 
 	pub   sync.Mutex
 	views []*view               // those that may be alive, oldest first
@@ -81,14 +88,15 @@ type scanPin struct {
 func (t *Task) ID() store.TaskID { return t.id }
 
 // Checkpoint of the last published commit. After OpenTask: what is really there. A copy that lacks the changelog
-// position of a logged store, as a new one does and one with in-memory stores after a restart, is Restoring.
+// position of a logged store, as a new one does and one with in-memory stores after a restart, is Restoring. So is an unfinished one,
+// which has no positions at all.
 func (t *Task) Checkpoint() store.Checkpoint {
 	v := t.pinned()
 	if v == nil {
 		return store.Checkpoint{}
 	}
 	defer v.unpin()
-	return v.cp.Clone()
+	return t.held(v)
 }
 
 // KeyValue is the writer's handle of a key-value store. *store.UnknownStoreError when the task does not have it,
@@ -189,11 +197,16 @@ func (t *Task) UncommittedBytes() int64 { return t.uncommitted }
 
 // Commit makes the overlay the newest recent commit and publishes it with cp to readers, all or nothing. It does no I/O.
 // Call it only when Kafka has committed. cp.StoreTimes is what the stores have seen, whatever the caller set. Writer only.
+// It does nothing to a task that is closed. An unfinished one has nothing to commit to: who restores has looked, so this is a defect,
+// and reported to the log.
 func (t *Task) Commit(cp store.Checkpoint) {
 	dirty := t.Dirty()
 	if !t.inCommit {
 		if _, err := t.use(); err != nil {
-			return // closed
+			if !errors.Is(err, store.ErrClosed) {
+				t.stores.cfg.Logger.Error("commit dropped", "task", t.id.String(), "sequence", int64(cp.Sequence), "error", err)
+			}
+			return
 		}
 	}
 	defer t.end()
@@ -297,6 +310,21 @@ func (t *Task) Restore(name store.Name, batch []store.Change) error {
 // *store.NotReadyError. ErrClosed after Close.
 func (t *Task) Snapshot() (*Snapshot, error) { return t.snapshot(t.pinned()) }
 
+// SnapshotPartial is Snapshot also while the checkpoint is Restoring: of what was restored so far. Of an unfinished copy there is
+// none either.
+func (t *Task) SnapshotPartial() (*Snapshot, error) {
+	before := t.Unfinished()
+	v := t.pinned()
+	switch {
+	case v == nil:
+		return nil, store.ErrClosed
+	case before || t.Unfinished(): // when it was pinned, or by now
+		v.unpin()
+		return nil, t.unfinishedError()
+	}
+	return t.stores.newSnapshot(v), nil
+}
+
 // Close rolls back, moves what is recent to the engine within ctx, and releases the copy, which stays on disk. Open
 // snapshots keep working until they are closed or the Stores are. An error says that recent commits were not moved; the
 // changelog has them. Writer only; a second call does nothing.
@@ -309,27 +337,17 @@ func (t *Task) Close(ctx context.Context) error {
 	return t.stores.closeTask(ctx, t)
 }
 
-// Wipe drops the local data and begins an empty copy under a new key space, open. Writer only.
-func (t *Task) Wipe(ctx context.Context) error {
-	if t.current.Load() == nil {
-		return store.ErrClosed
-	}
-	t.Rollback()
-	return t.stores.wipe(ctx, t)
-}
-
 // snapshot is one of a pinned view.
 func (t *Task) snapshot(v *view) (*Snapshot, error) {
-	if v == nil {
+	switch {
+	case v == nil:
 		return nil, store.ErrClosed
-	}
-	if v.cp.Restoring {
+	case t.Unfinished():
 		v.unpin()
-		err := &store.NotReadyError{Partition: t.id.Partition, Reason: "restoring"}
-		if len(t.specs) > 0 {
-			err.Store = t.specs[0].Name
-		}
-		return nil, err
+		return nil, t.unfinishedError()
+	case v.cp.Restoring:
+		v.unpin()
+		return nil, t.building("restoring")
 	}
 	return t.stores.newSnapshot(v), nil
 }
@@ -351,6 +369,9 @@ func (t *Task) part(name store.Name) (*part, error) {
 func (t *Task) use() (transient bool, err error) {
 	if t.inCommit {
 		return false, nil
+	}
+	if t.Unfinished() {
+		return false, t.unfinishedError()
 	}
 	t.turn.Lock()
 	if t.base = t.pinned(); t.base == nil {

@@ -18,8 +18,9 @@ type running struct {
 }
 
 const (
-	// showFor is how long after a reader asked the writer goes on showing its overlay at the end of each batch. Showing
-	// costs each key one more version per batch, so it ends when nobody looks.
+	// showFor is how long the writer goes on showing its overlay at the end of each batch since it heard of a reader. Showing
+	// costs each key one more version per batch, so it ends when nobody looks. The writer looks at the clock, once a batch, for
+	// that is a fifth of what a read costs.
 	showFor = 2 * time.Second
 	// showWait is how long a reader who finds that nothing was shown lately waits for the end of the batch in hand.
 	showWait = 250 * time.Millisecond
@@ -31,8 +32,15 @@ func (t *Task) Show(position func() store.Position) {
 	if !t.touched {
 		return // what is shown, or committed, is all there is
 	}
-	until := t.demand.Load()
-	if until == 0 || time.Now().UnixNano() > until && t.demand.CompareAndSwap(until, 0) {
+	switch {
+	case t.asked.Load():
+		t.asked.Store(false) // who asks from now on is heard at the end of the next batch
+		t.showUntil = time.Now().Add(showFor)
+	case t.showUntil.IsZero():
+	case time.Now().After(t.showUntil):
+		t.showUntil = time.Time{}
+	}
+	if t.showUntil.IsZero() {
 		if t.fresh.Load() {
 			t.fresh.Store(false)
 		}
@@ -93,7 +101,9 @@ func (t *Task) cutShown() {
 // back what it shows. It is itself not ready when nobody read like this lately and the batch in hand takes long.
 // Otherwise the errors are those of Snapshot.
 func (t *Task) SnapshotUncommitted(ctx context.Context, wake func()) (*Snapshot, error) {
-	t.demand.Store(time.Now().Add(showFor).UnixNano())
+	if !t.asked.Load() { // a line that readers share is not written by each
+		t.asked.Store(true)
+	}
 	if !t.fresh.Load() {
 		if err := t.awaitShow(ctx, wake); err != nil {
 			return nil, err

@@ -55,7 +55,64 @@ type layer struct {
 // base is a snapshot of an engine, shared by the views between two moves.
 type base struct {
 	snap engine.Snapshot
+	of   *engineUse
 	refs atomic.Int64
+}
+
+// newBases takes a snapshot of each engine. With moving.
+func (t *Task) newBases() ([]*base, error) {
+	bases := make([]*base, 0, len(t.engines))
+	for _, use := range t.engines {
+		snap, err := use.Snapshot(use.space)
+		if err != nil {
+			release(bases)
+			return nil, err
+		}
+		bases = append(bases, &base{snap: snap, of: use})
+	}
+	return bases, nil
+}
+
+// release lets go of snapshots that no view has.
+func release(bases []*base) {
+	for _, b := range bases {
+		b.snap.Release()
+	}
+}
+
+// rebase publishes the present state of the engines under the same commit, so that they need not keep the one before. With
+// moving.
+func (t *Task) rebase() error {
+	bases, err := t.newBases()
+	if err != nil {
+		return err
+	}
+	t.pub.Lock()
+	defer t.pub.Unlock()
+	if t.current.Load() == nil {
+		release(bases)
+		return store.ErrClosed
+	}
+	v := t.successor()
+	v.bases = bases
+	v.retain()
+	t.publish(v)
+	return nil
+}
+
+// size is roughly how many rows the view has, and how many bytes they are. It reads none of them.
+func (v *view) size() (rows, bytes int64) {
+	for _, b := range v.bases {
+		n, size := b.of.Size(b.of.space)
+		rows, bytes = rows+n, bytes+size
+	}
+	for _, sv := range v.stores {
+		for _, l := range sv.layers {
+			n := int64(l.count)
+			rows, bytes = rows+n, bytes+max(0, l.table.bytes.Load()-n*(entryCost+versionCost))
+		}
+	}
+	return rows, bytes
 }
 
 // pin counts the caller as a user unless the view is dead.
@@ -160,7 +217,7 @@ func (t *Task) oldest() uint64 {
 
 // get returns the value of a row in the view, or store.ErrNotFound. from skips the tables that were looked at already.
 func (v *view) get(number, from int, segment engine.Segment, key []byte, hash uint64) (store.Value, error) {
-	sv := v.stores[number]
+	sv := &v.stores[number]
 	for _, l := range sv.layers[from:] {
 		if e := l.table.find(segment, key, hash); e != nil {
 			if ver := e.at(v.tick); ver != nil {

@@ -25,6 +25,7 @@ func Engine(t *testing.T, open func(t *testing.T) engine.Engine) {
 		"ranges":            engineRanges,
 		"drop":              engineDrop,
 		"expire":            engineExpire,
+		"size":              engineSize,
 		"close":             engineClose,
 		"many writes":       engineLargeMove,
 		"readers and moves": engineConcurrent,

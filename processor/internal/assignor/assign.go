@@ -14,10 +14,12 @@ const none = int32(-1)
 // Assign places the tasks of shape on members. Tasks listed twice count once; claims of tasks that the shape does not
 // have are ignored. Without members the plan is empty.
 //
-// It goes class by class (stateful before stateless, heavy before light) and on two levels. First every process gets a
-// quota of the class, by filling up the least loaded, and the tasks are matched to the quotas: what
-// was promised or is owned stays where it fits, state attracts, the rest is spread. Then each process does the same among its members.
-func Assign(shape Shape, members []Member) Plan {
+// First it says where actives are wanted, class by class (stateful before stateless, heavy before light) and on two
+// levels: every process gets a quota of the class, by filling up the least loaded, and the tasks are matched to the
+// quotas: what was promised or is owned stays where it fits, state attracts, the rest is spread; then each process does
+// the same among its members. With [Options.Ends] a stateful task goes where it is wanted only if its state there has
+// caught up ([fleet.reach]). Last come the copies ([fleet.follow]).
+func Assign(shape Shape, members []Member, opts Options) Plan {
 	plan := Plan{Members: make([]Placement, len(members))}
 	for i := range members {
 		plan.Members[i].Member = members[i].ID
@@ -25,8 +27,24 @@ func Assign(shape Shape, members []Member) Plan {
 	if len(members) == 0 {
 		return plan
 	}
-	f := newFleet(shape, members)
-	onProcess := make([]int32, len(f.tasks))
+	f := newFleet(shape, members, opts)
+	wanted := f.want()
+	active := f.reach(wanted)
+	if f.settle(wanted, active) {
+		wanted = f.want()
+		active = f.reach(wanted)
+	}
+	for t, m := range f.withinProcesses(active) {
+		p := &plan.Members[f.order[m]]
+		p.Active = append(p.Active, f.tasks[t].ID) // f.tasks is sorted, so this is too
+	}
+	f.follow(&plan, wanted, active)
+	return plan
+}
+
+// want returns the process of each task that the balance wants it on.
+func (f *fleet) want() []int32 {
+	wanted := make([]int32, len(f.tasks))
 	loads := make([]int64, len(f.processes))
 	for _, c := range f.classes {
 		d := distribution{
@@ -35,17 +53,19 @@ func Assign(shape Shape, members []Member) Plan {
 			expected: func(t int32) int32 { return f.processOf(f.expected[t]) },
 			held:     f.held,
 		}
-		d.run(onProcess)
+		d.run(wanted)
 		for i := range loads {
 			loads[i] = d.bins[i].load
 		}
 	}
-	onMember := f.withinProcesses(onProcess)
-	for t, m := range onMember {
-		p := &plan.Members[f.order[m]]
-		p.Active = append(p.Active, f.tasks[t].ID) // f.tasks is sorted, so this is too
+	if f.allDrain {
+		for t := range wanted {
+			if p := f.claim(int32(t)); p != none {
+				wanted[t] = p
+			}
+		}
 	}
-	return plan
+	return wanted
 }
 
 // fleet is the input in numbers: tasks and members as indices, sorted by ID.
@@ -56,9 +76,18 @@ type fleet struct {
 	process   []int32
 	processes [][]int32 // the members of each process
 	owner     []int32   // by task: member or none
+	runs      []int32   // as owner, without what settle adds
 	expected  []int32
-	held      []heldBy // best copies first
+	copies    [][]copyAt // by task
+	held      []heldBy   // best copies first
 	classes   []class
+
+	opts    Options
+	ends    []int64 // by task: end of its changelogs, unknownEnd
+	sites   []site  // by process
+	aspects int     // how many properties of a place count
+	// allDrain: every process does.
+	allDrain bool
 }
 
 // class is a set of tasks that are alike for the balance.
@@ -69,13 +98,11 @@ type class struct {
 
 // heldBy is a copy and the process that has it.
 type heldBy struct {
-	task    int32
-	process int32
-	copy    Held
+	task, process int32
 }
 
-func newFleet(shape Shape, members []Member) *fleet {
-	f := &fleet{}
+func newFleet(shape Shape, members []Member, opts Options) *fleet {
+	f := &fleet{opts: opts}
 	f.sortTasks(shape.Tasks)
 	f.sortMembers(members)
 	index := make(map[store.TaskID]int32, len(f.tasks))
@@ -84,7 +111,10 @@ func newFleet(shape Shape, members []Member) *fleet {
 	}
 	f.owner = f.claims(index, func(m *Member) []store.TaskID { return m.Owned })
 	f.expected = f.claims(index, func(m *Member) []store.TaskID { return m.Expected })
-	f.copies(index)
+	f.runs = slices.Clone(f.owner)
+	f.readSites()
+	f.readEnds()
+	f.readCopies(index)
 	f.sortClasses()
 	return f
 }
@@ -137,29 +167,6 @@ func (f *fleet) claims(index map[store.TaskID]int32, of func(*Member) []store.Ta
 	return claims
 }
 
-func (f *fleet) copies(index map[store.TaskID]int32) {
-	best := make(map[[2]int32]Held)
-	for m := range f.members {
-		for _, h := range f.members[m].Held {
-			t, ok := index[h.Task]
-			if !ok {
-				continue
-			}
-			k := [2]int32{t, f.process[m]}
-			if have, ok := best[k]; !ok || h.Compare(have) > 0 {
-				best[k] = h
-			}
-		}
-	}
-	f.held = make([]heldBy, 0, len(best))
-	for k, h := range best {
-		f.held = append(f.held, heldBy{task: k[0], process: k[1], copy: h})
-	}
-	slices.SortFunc(f.held, func(a, b heldBy) int {
-		return cmp.Or(b.copy.Compare(a.copy), cmp.Compare(a.task, b.task), cmp.Compare(a.process, b.process))
-	})
-}
-
 func (f *fleet) sortClasses() {
 	byLoad := make([]int32, len(f.tasks))
 	for t := range byLoad {
@@ -196,11 +203,8 @@ func (f *fleet) processOf(member int32) int32 {
 
 func (f *fleet) processBins(loads []int64) []bin {
 	bins := make([]bin, len(f.processes))
-	for p, ms := range f.processes {
-		bins[p].load = loads[p]
-		for _, m := range ms {
-			bins[p].capacity += int64(f.members[m].Capacity)
-		}
+	for p := range f.processes {
+		bins[p].load, bins[p].capacity = loads[p], f.sites[p].capacity
 	}
 	return bins
 }

@@ -9,10 +9,10 @@ import (
 
 func TestNothingToPlace(t *testing.T) {
 	t.Parallel()
-	if p := Assign(Shape{Tasks: []TaskShape{{}}}, nil); len(p.Members) != 0 {
+	if p := Assign(Shape{Tasks: []TaskShape{{}}}, nil, Options{}); len(p.Members) != 0 {
 		t.Errorf("a plan for nobody: %v", p)
 	}
-	if p := Assign(Shape{}, []Member{{ID: "a"}}); len(p.Members) != 1 || len(p.Members[0].Active) != 0 {
+	if p := Assign(Shape{}, []Member{{ID: "a"}}, Options{}); len(p.Members) != 1 || len(p.Members[0].Active) != 0 {
 		t.Errorf("a plan of nothing: %v", p)
 	}
 }
@@ -26,7 +26,7 @@ func TestSenselessClaims(t *testing.T) {
 	p := Assign(shape, []Member{
 		{ID: "b", Process: "b", Capacity: -5, Owned: both, Held: []Held{{Task: unknown, Offset: -1}}},
 		{ID: "a", Process: "a", Owned: both, Expected: []store.TaskID{unknown}},
-	})
+	}, Options{})
 	if len(p.Members[0].Active) != 1 || len(p.Members[1].Active) != 1 || p.Members[0].Active[0] == p.Members[1].Active[0] {
 		t.Errorf("%v", p)
 	}
@@ -71,10 +71,10 @@ func BenchmarkAssign(b *testing.B) {
 		start func(*Shape, []Member)
 	}{
 		{"cold", func(*Shape, []Member) {}},
-		{"unchanged", func(s *Shape, ms []Member) { own(ms, Assign(*s, ms)) }},
-		{"join", func(s *Shape, ms []Member) { own(ms, Assign(*s, ms[:len(ms)-5])) }},
+		{"unchanged", func(s *Shape, ms []Member) { own(ms, Assign(*s, ms, Options{})) }},
+		{"join", func(s *Shape, ms []Member) { own(ms, Assign(*s, ms[:len(ms)-5], Options{})) }},
 		{"restart", func(s *Shape, ms []Member) {
-			for i, p := range Assign(*s, ms).Members {
+			for i, p := range Assign(*s, ms, Options{}).Members {
 				for _, id := range p.Active {
 					ms[i].Held = append(ms[i].Held, Held{Task: id, State: HeldOffset, Offset: 1})
 				}
@@ -86,9 +86,73 @@ func BenchmarkAssign(b *testing.B) {
 			bench.start(&shape, members)
 			b.ReportAllocs()
 			for b.Loop() {
-				Assign(shape, members)
+				Assign(shape, members, Options{})
 			}
 		})
+	}
+}
+
+// With standbys, lags and racks. The state of all tasks but the joined members' has caught up.
+func BenchmarkFollow(b *testing.B) {
+	for _, bench := range []struct {
+		name      string
+		perMember int // members of a process
+		racks     int
+		joined    int // processes that are new
+		crashed   int
+	}{
+		{"steady", 5, 1, 0, 0},
+		{"steady,3racks", 5, 3, 0, 0},
+		{"join", 5, 3, 5, 0},
+		{"crash", 5, 3, 0, 5},
+		{"join,500processes", 1, 3, 25, 0},
+		{"cold", 5, 3, 100, 0},
+		{"cold,500processes", 1, 3, 500, 0},
+	} {
+		b.Run(bench.name, func(b *testing.B) {
+			shape, members := largeFleet(10_000, 500)
+			opts := Options{Standbys: 1, MaxWarmups: 2, AcceptableLag: DefaultAcceptableLag, Ends: make(map[store.TaskID]int64)}
+			for _, t := range shape.Tasks {
+				opts.Ends[t.ID] = 1e6
+			}
+			for i := range members {
+				p := i / bench.perMember
+				members[i].Process, members[i].Rack = fmt.Sprintf("p%03d", p), fmt.Sprintf("r%d", p%bench.racks)
+			}
+			before := len(members) - bench.joined*bench.perMember
+			run(members[:before], Assign(shape, members[:before], opts))
+			members = members[bench.crashed*bench.perMember:]
+			var p Plan
+			b.ReportAllocs()
+			for b.Loop() {
+				p = Assign(shape, members, opts)
+			}
+			if p.Missing > 0 {
+				b.Fatalf("%d standbys missing", p.Missing)
+			}
+		})
+	}
+}
+
+// run makes a plan the present of members, with everything caught up.
+func run(ms []Member, p Plan) {
+	own(ms, p)
+	first := make(map[string]*Member)
+	for i := range ms {
+		m := &ms[i]
+		if first[m.Process] == nil {
+			first[m.Process] = m
+		}
+		for _, id := range m.Owned {
+			first[m.Process].Held = append(first[m.Process].Held, Held{Task: id, State: HeldActive})
+		}
+	}
+	for _, c := range p.Processes {
+		m := first[c.Process]
+		m.Standby = c.Standby
+		for _, id := range c.Standby {
+			m.Held = append(m.Held, Held{Task: id, State: HeldOffset, Offset: 1e6})
+		}
 	}
 }
 

@@ -12,8 +12,10 @@ type Member struct {
 	ID string
 	// Process groups the members that share one state directory: where in it a task runs does not matter for its state.
 	Process string
-	// Rack of the process. Placement of actives takes no notice of it; standbys will.
+	// Rack and Tags say where the process is, for copies to be placed apart (see [Options.RackAwareTags]); actives take no
+	// notice. One member of a process saying it is enough.
 	Rack string
+	Tags map[string]string
 	// Capacity is the member's share relative to others; 0 and less count as 1. A process has the sum of its members.
 	Capacity int
 	// Owned are the tasks the member runs now. When several claim one task, the first by ID is believed: the caller
@@ -24,6 +26,17 @@ type Member struct {
 	Expected []store.TaskID
 	// Held is what the member's process has on disk. One member of a process reporting it is enough.
 	Held []Held
+	// HeldPartial says that copies were left out of Held.
+	HeldPartial bool
+	// Standby, Warmup and Retained are the tasks that the member's process follows now, as the last placement had them or
+	// as it kept them when it let go of them. One member of a process reporting them is enough.
+	Standby, Warmup, Retained []store.TaskID
+	// CannotFollow keeps copies away from the member's process: its version does not follow changelogs.
+	CannotFollow bool
+	// Draining: the member's process gives everything away. It gets nothing new; what it has goes elsewhere as soon as others
+	// are ready for it, and what nobody else could have stays. One member of a process saying so is enough. When all processes
+	// drain, each keeps what it has.
+	Draining bool
 }
 
 // HeldState says what is known about a copy of a task's state.
@@ -62,13 +75,29 @@ func (h Held) Compare(o Held) int {
 type Plan struct {
 	// Members are in the order of the members asked about.
 	Members []Placement
+	// Processes that follow something, sorted.
+	Processes []Copies
+	// Missing counts the standbys that could not be placed, because there are fewer processes than replicas.
+	Missing int
+	// Waiting counts the tasks whose active is not where it should be yet, for want of a copy there that has caught up.
+	Waiting int
+	// Retained counts copies beyond the number asked for that stay until those that replace them are ready: a placement
+	// made after that lets go of them. Nothing announces that moment.
+	Retained int
 }
 
 // Placement is what one member runs. Tasks are sorted.
 type Placement struct {
 	Member string
 	Active []store.TaskID
-	// Standby and Warmup copies follow the changelog; a warm-up becomes active once it has caught up. [Assign] places
-	// none.
-	Standby, Warmup []store.TaskID
+}
+
+// Copies is what one process follows. Tasks are sorted; no task is in two lists but in Awaited.
+type Copies struct {
+	Process string
+	// Standby copies are those asked for; in a process that drains, those that no other process could have. Warmup copies are extra ones at the process where the active should be. Retained
+	// ones have caught up and stay, also extra, until what replaces them has too.
+	Standby, Warmup, Retained []store.TaskID
+	// Awaited are those, all of Warmup and some of Standby, that become active here once they have caught up.
+	Awaited []store.TaskID
 }

@@ -133,7 +133,7 @@ func step(t *testing.T, m *fleetModel, k kind) {
 	default:
 		m.randomState()
 	}
-	p := Assign(m.shape, m.members)
+	p := Assign(m.shape, m.members, Options{})
 	if len(m.members) == 0 {
 		if len(p.Members) != 0 {
 			t.Fatalf("a plan for nobody: %v", p)
@@ -151,11 +151,11 @@ func step(t *testing.T, m *fleetModel, k kind) {
 	}
 	shuffled := slices.Clone(m.members)
 	m.rng.Shuffle(len(shuffled), func(i, j int) { shuffled[i], shuffled[j] = shuffled[j], shuffled[i] })
-	if diff := cmp.Diff(owners(p), owners(Assign(m.shape, shuffled))); diff != "" {
+	if diff := cmp.Diff(owners(p), owners(Assign(m.shape, shuffled, Options{}))); diff != "" {
 		t.Fatalf("the order of members matters: %s", diff)
 	}
 	m.adopt(p)
-	if again := Assign(m.shape, m.members); len(moved(m.members, again)) > 0 {
+	if again := Assign(m.shape, m.members, Options{}); len(moved(m.members, again)) > 0 {
 		t.Fatalf("nothing changed, yet tasks move: %v\n%v\n%v", moved(m.members, again), p, again)
 	}
 }
@@ -257,13 +257,13 @@ func TestPromisesAreKept(t *testing.T) {
 		for range 1 + rng.IntN(5) {
 			m.join(1+rng.IntN(3), 1)
 		}
-		m.adopt(Assign(m.shape, m.members))
+		m.adopt(Assign(m.shape, m.members, Options{}))
 		m.join(1+rng.IntN(3), 1)
 		m.randomState()
 		for i := range m.members {
 			m.members[i].Expected = nil
 		}
-		p := Assign(m.shape, m.members)
+		p := Assign(m.shape, m.members, Options{})
 		target := owners(p)
 		for i := range m.members {
 			x := &m.members[i]
@@ -276,7 +276,7 @@ func TestPromisesAreKept(t *testing.T) {
 				return target[id] != x.ID && rng.IntN(3) > 0 // some are slow to let go
 			})
 		}
-		if diff := cmp.Diff(target, owners(Assign(m.shape, m.members))); diff != "" {
+		if diff := cmp.Diff(target, owners(Assign(m.shape, m.members, Options{}))); diff != "" {
 			t.Fatalf("the second phase differs: %s", diff)
 		}
 	}

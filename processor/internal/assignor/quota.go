@@ -5,7 +5,7 @@ import "cmp"
 // bin is what tasks are put into: a process, or a member of one.
 type bin struct {
 	load     int64 // summed weight of what it has been given so far
-	capacity int64 // > 0
+	capacity int64 // 0: it drains, and gets nothing while another bin has any
 	quota    int   // tasks of the class in hand
 	left     int   // part of the quota not yet filled
 	claimed  int   // tasks of the class that it was promised, or else owns

@@ -16,15 +16,21 @@ import (
 // The scenarios play with one fleet. Commands:
 //
 //	shape             lines "<sub-topology> partitions=<n> [weight=<w>] [stateless]"
-//	join              lines "<process> [threads=<n>] [capacity=<c>]"
+//	join              lines "<process> [threads=<n>] [capacity=<c>] [rack=<r>] [tag.<key>=<value>] [old] [partial]"; old: cannot follow
 //	leave a b         processes go, with what they own; what they hold stays on their disk
+//	drain a b         processes give everything away, or, with undrain, no longer do
 //	hold              lines "<process> <task>=<offset|active|unknown> ...": copies on disk
 //	assign            places, says what moved, and makes it the present
+//	options           standbys=<n> warmups=<n> acceptable=<offsets> tags=(<key>,...)
+//	ends              lines "<task>=<end> ..." or "all=<end>"; unknown: the leader could not find out. From then on placements
+//	                  know lags, and print what processes follow ("*": awaited)
+//	catchup           [<process> ...]: what is run or followed there is read to the end
+//	unreported a b    processes leave out from now on what they hold
 //	phase             places, but owners only let go: what must move is promised (the first phase of a rebalance)
 func TestScenarios(t *testing.T) {
 	t.Parallel()
 	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
-		s := &scenario{held: map[string][]Held{}}
+		s := &scenario{held: map[string][]Held{}, copies: map[string]Copies{}, serving: map[store.TaskID]string{}}
 		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string { return s.run(t, d) })
 	})
 }
@@ -33,6 +39,9 @@ type scenario struct {
 	shape   Shape
 	members []Member
 	held    map[string][]Held // by process, on disk
+	opts    Options
+	copies  map[string]Copies       // by process, by the last placement
+	serving map[store.TaskID]string // process that has read all of it
 }
 
 func (s *scenario) run(t *testing.T, d *datadriven.TestData) string {
@@ -52,16 +61,33 @@ func (s *scenario) run(t *testing.T, d *datadriven.TestData) string {
 		for _, a := range d.CmdArgs {
 			s.leave(a.Key)
 		}
+	case "drain", "undrain":
+		for _, a := range d.CmdArgs {
+			for i := range s.members {
+				if s.members[i].Process == a.Key {
+					s.members[i].Draining = d.Cmd == "drain"
+				}
+			}
+		}
 	case "hold":
 		for line := range strings.Lines(d.Input) {
 			s.hold(t, strings.Fields(line))
 		}
-	case "assign":
-		p := Assign(s.shape, s.members)
-		out := s.print(p)
-		for i := range s.members {
-			s.members[i].Owned, s.members[i].Expected = p.Members[i].Active, nil
+	case "options":
+		s.setOptions(t, d)
+	case "ends":
+		s.setEnds(t, strings.Fields(d.Input))
+	case "unreported":
+		for _, a := range d.CmdArgs {
+			delete(s.held, a.Key)
 		}
+	case "catchup":
+		s.catchUp(d.CmdArgs)
+	case "assign":
+		s.report()
+		p := Assign(s.shape, s.members, s.opts)
+		out := s.print(p)
+		s.adopt(p)
 		return out
 	case "phase":
 		return s.phase()
@@ -115,7 +141,14 @@ func (s *scenario) join(t *testing.T, f []string) {
 		capacity = number(t, v)
 	}
 	for i := range threads {
-		m := Member{ID: fmt.Sprintf("%s.%d", f[0], i), Process: f[0], Capacity: capacity}
+		m := Member{ID: fmt.Sprintf("%s.%d", f[0], i), Process: f[0], Capacity: capacity, Rack: o["rack"], Tags: map[string]string{}}
+		_, m.CannotFollow = o["old"]
+		_, m.HeldPartial = o["partial"]
+		for k, v := range o {
+			if tag, ok := strings.CutPrefix(k, "tag."); ok {
+				m.Tags[tag] = v
+			}
+		}
 		if i == 0 {
 			m.Held = s.held[f[0]]
 		}
@@ -128,10 +161,14 @@ func (s *scenario) leave(process string) {
 	for _, h := range s.held[process] {
 		held[h.Task] = h
 	}
+	delete(s.copies, process)
+	maps.DeleteFunc(s.serving, func(_ store.TaskID, at string) bool { return at == process })
 	for _, m := range s.members {
 		if m.Process == process {
 			for _, id := range m.Owned {
-				held[id] = Held{Task: id, State: HeldOffset, Offset: 1}
+				if s.opts.Ends == nil {
+					held[id] = Held{Task: id, State: HeldOffset, Offset: 1}
+				}
 			}
 		}
 	}
@@ -167,7 +204,8 @@ func (s *scenario) hold(t *testing.T, f []string) {
 
 // phase is what the members own and are promised after the first generation of a cooperative rebalance.
 func (s *scenario) phase() string {
-	p := Assign(s.shape, s.members)
+	s.report()
+	p := Assign(s.shape, s.members, s.opts)
 	var b strings.Builder
 	owner := map[store.TaskID]bool{}
 	for _, m := range s.members {
@@ -188,6 +226,7 @@ func (s *scenario) phase() string {
 		m.Owned, m.Expected = own, promised
 		fmt.Fprintf(&b, "%s: has %s, promised %s\n", m.ID, tasks(own), tasks(promised))
 	}
+	s.printCopies(&b, p)
 	return b.String()
 }
 
@@ -209,6 +248,7 @@ func (s *scenario) print(p Plan) string {
 		}
 	}
 	fmt.Fprintf(&b, "%d moved\n", moves)
+	s.printCopies(&b, p)
 	return b.String()
 }
 

@@ -2,6 +2,7 @@ package group
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -22,6 +23,13 @@ type BalancerConfig struct {
 	// Member says what to tell the leader. It is called at each join, by the client's group goroutine: it must not
 	// block. Its second block is overwritten.
 	Member func() Member
+	// Options of the placements that this member makes when it leads. Ends in it is overwritten.
+	Options Options
+	// Ends finds how far the changelogs of stateful tasks go: for each the sum of the last stable offsets (of a source
+	// topic that is read as a changelog: the group's committed offset), to compare with Held.Offset. The leader calls it
+	// within a placement, by the client's group goroutine; ctx ends after two seconds. What is left out of the answer is
+	// unknown, and after an error nothing is known: see Options.Ends. nil: placements take no notice of lags.
+	Ends func(ctx context.Context, tasks []store.TaskID) (map[store.TaskID]int64, error)
 	// OnAssignment hears of each generation, by the client's group goroutine, before the client's callbacks for what is
 	// revoked and assigned: it must not block. It is called also when nothing changed but the epoch. The assignment
 	// belongs to it.
@@ -39,9 +47,10 @@ type BalancerConfig struct {
 //
 // It follows upstream's StreamsPartitionAssignor in what it carries; the formats differ.
 type Balancer struct {
-	cfg BalancerConfig
-	ix  *index
-	log *slog.Logger
+	cfg  BalancerConfig
+	ix   *index
+	log  *slog.Logger
+	ends func() (map[store.TaskID]int64, error) // nil: placements take no notice of lags
 
 	mu   sync.Mutex
 	last Assignment // the newest one parsed
@@ -50,8 +59,8 @@ type Balancer struct {
 
 var _ kgo.GroupBalancer = (*Balancer)(nil)
 
-// NewBalancer checks the shape.
-func NewBalancer(cfg BalancerConfig) (*Balancer, error) {
+// NewBalancer checks the shape. ctx is that of the membership: its end ends a call of cfg.Ends.
+func NewBalancer(ctx context.Context, cfg BalancerConfig) (*Balancer, error) {
 	if cfg.Member == nil || cfg.OnAssignment == nil || cfg.Observer == nil {
 		return nil, errors.New("group: balancer without member, assignment or observer")
 	}
@@ -63,8 +72,20 @@ func NewBalancer(cfg BalancerConfig) (*Balancer, error) {
 	if err := ix.check(); err != nil {
 		return nil, fmt.Errorf("group: shape: %w", err)
 	}
-	return &Balancer{cfg: cfg, ix: ix, log: cfg.Logger}, nil
+	b := &Balancer{cfg: cfg, ix: ix, log: cfg.Logger}
+	if cfg.Ends != nil {
+		stateful := ix.stateful()
+		b.ends = func() (map[store.TaskID]int64, error) {
+			ctx, cancel := context.WithTimeout(ctx, endsTimeout)
+			defer cancel()
+			return cfg.Ends(ctx, stateful)
+		}
+	}
+	return b, nil
 }
+
+// endsTimeout bounds what a placement waits for the ends of changelogs; all members wait with it.
+const endsTimeout = 2 * time.Second
 
 // ProtocolName is [Protocol].
 func (b *Balancer) ProtocolName() string { return Protocol }
@@ -72,12 +93,27 @@ func (b *Balancer) ProtocolName() string { return Protocol }
 // IsCooperative is true.
 func (b *Balancer) IsCooperative() bool { return true }
 
+// reportCopies completes what a member reports that its process follows: once the process was told, that is what counts;
+// what is let go of and kept follows from then on, and gets a role with the next placement.
+func (a *Assignment) reportCopies(m *Member) {
+	if a.Copies {
+		m.Standby, m.Warmup, m.Retained = slices.Clone(a.Standby), slices.Clone(a.Warmup), slices.Clone(a.Retained)
+	}
+	for _, rel := range a.Releasing {
+		if rel.Keep {
+			m.Retained = append(slices.Clip(m.Retained), rel.Task)
+		}
+	}
+}
+
 // JoinGroupMetadata says what this thread is, has and was promised. What changes by itself, such as offsets, makes each
 // join a rebalance on the broker; kgo joins only when there is one, or ought to be.
 func (b *Balancer) JoinGroupMetadata(topics []string, current map[string][]int32, generation int32) []byte {
 	m := b.cfg.Member()
 	b.mu.Lock()
 	m.Last, m.Incoming = b.last.Epoch, b.last.Incoming
+	b.last.reportCopies(&m)
+	awaited := b.last.Awaited
 	budget := firstHeldBudget
 	if b.told {
 		budget = b.last.HeldBudget
@@ -86,7 +122,8 @@ func (b *Balancer) JoinGroupMetadata(topics []string, current map[string][]int32
 	m.Epoch = max(b.cfg.Observer.Highest(), m.Last)
 	m.ShapeHash = b.ix.hash
 	var left int
-	if m.Held, left = trimHeld(m.Held, budget); left > 0 {
+	m.Held, left = trimHeld(m.Held, budget, awaited)
+	if m.HeldPartial = left > 0; m.HeldPartial {
 		b.log.Warn("held state left out of the join", "copies", left, "budget_bytes", budget)
 	}
 	meta := kmsg.NewConsumerMemberMetadata()

@@ -14,8 +14,10 @@ import (
 // be wrong, the second byte is raised, and an older reader gets ErrNewer. A leader writes assignments for the oldest
 // version in the group.
 const (
-	version = 1
+	version = 2
 	oldest  = 1
+	// versionCopies is the first with standbys, warm-ups, tags and hosts.
+	versionCopies = 2
 )
 
 // AppendTo appends the wire form of m to dst.
@@ -36,6 +38,19 @@ func (m *Member) AppendTo(dst []byte) []byte {
 	w.texts(m.Fencing)
 	w.tasks(m.Incoming)
 	w.held(m.Held)
+	var flags byte
+	if m.HeldPartial {
+		flags |= flagHeldPartial
+	}
+	if m.Draining {
+		flags |= flagDraining
+	}
+	w.b = append(w.b, flags)
+	w.tasks(m.Standby)
+	w.tasks(m.Warmup)
+	w.tasks(m.Retained)
+	w.tags(m.Tags)
+	w.host(m.Host)
 	return w.b
 }
 
@@ -50,7 +65,13 @@ func DecodeMember(b []byte) (Member, error) {
 		ProcessID: r.text(), Incarnation: r.text(), Endpoint: r.text(), Rack: r.text(), TransactionalID: r.text(),
 		Thread: r.small(math.MaxInt32, "thread"), Capacity: r.small(math.MaxInt32, "capacity"),
 		Epoch: r.epoch(), Last: r.epoch(), ShapeHash: r.fixed64(),
-		Fencing: r.texts(), Incoming: r.tasks(), Held: r.held(),
+		Fencing: r.texts(), Incoming: r.tasks(), Held: r.held(), Version: r.version,
+	}
+	if r.version >= versionCopies {
+		flags := r.byte()
+		m.HeldPartial, m.Draining = flags&flagHeldPartial != 0, flags&flagDraining != 0
+		m.Standby, m.Warmup, m.Retained = r.tasks(), r.tasks(), r.tasks()
+		m.Tags, m.Host = r.tags(), r.host()
 	}
 	if err := r.close(); err != nil {
 		return Member{}, err
@@ -75,8 +96,45 @@ func (a *Assignment) AppendTo(dst []byte) []byte {
 		w.b = append(w.b, byte(p.Kind))
 		w.text(p.Detail)
 	}
+	var flags byte
+	if a.Copies {
+		flags |= flagCopies
+	}
+	if a.FollowUp {
+		flags |= flagFollowUp
+	}
+	if a.Again {
+		flags |= flagAgain
+	}
+	if a.Drains {
+		flags |= flagDrains
+	}
+	w.b = append(w.b, flags)
+	w.tasks(a.Warmup)
+	w.tasks(a.Retained)
+	w.tasks(subtract(a.Awaited, a.Warmup))
+	w.number(uint64(max(a.ReadyLag, 0)))
+	var keep []store.TaskID
+	for _, rel := range a.Releasing {
+		if rel.Keep {
+			keep = append(keep, rel.Task)
+		}
+	}
+	w.tasks(keep)
 	return w.b
 }
+
+// Flags of a member and of an assignment. Unknown ones are passed over, so one can be added without a version; who must know
+// whether it was understood needs another in the answer, as Draining has in Drains.
+const (
+	flagHeldPartial = 1 << 0
+	flagDraining    = 1 << 1
+
+	flagCopies   = 1 << 0
+	flagFollowUp = 1 << 1
+	flagAgain    = 1 << 2
+	flagDrains   = 1 << 3
+)
 
 // DecodeAssignment reads what [Assignment.AppendTo] writes, with the promises of [DecodeMember].
 func DecodeAssignment(b []byte) (Assignment, error) {
@@ -90,6 +148,9 @@ func DecodeAssignment(b []byte) (Assignment, error) {
 	}
 	for range r.count(maxTexts, "problems") {
 		a.Problems = append(a.Problems, Problem{Kind: ProblemKind(r.byte()), Detail: r.text()})
+	}
+	if r.version >= versionCopies {
+		r.copies(&a)
 	}
 	if err := r.close(); err != nil {
 		return Assignment{}, err
@@ -109,7 +170,7 @@ func open(b []byte) (*reader, error) {
 	case o > version:
 		return nil, ErrNewer
 	}
-	r.newer = v > version
+	r.version, r.newer = int(v), v > version
 	return r, nil
 }
 

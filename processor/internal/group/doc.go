@@ -11,6 +11,9 @@
 //	bal, _ := group.NewBalancer(group.BalancerConfig{Observer: obs, ...})
 //	kgo.NewClient(kgo.Balancers(bal), ...)                 // each thread
 //
+// Standbys and warm-ups are told to one thread of each process (Assignment.Copies). A process asks for a rebalance itself, when
+// a copy in Assignment.Awaited has caught up, and when Assignment.FollowUp says so.
+//
 // What it does not do: it starts no threads, opens no state, fences nobody. It tells the thread what to do, through
 // BalancerConfig.OnAssignment, before the client's own revoke and assign callbacks run.
 package group

@@ -8,6 +8,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/statemesh/statemesh/router"
+	"github.com/statemesh/statemesh/store"
 )
 
 // leader places the tasks of one generation.
@@ -49,20 +50,31 @@ func (l *leader) BalanceOrError(topics map[string]int32) (kgo.IntoSyncAssignment
 		}
 	}
 	epoch := b.cfg.Observer.next(b.cfg.Now(), reported)
-	assignments := decide(b.ix, l.members, epoch, b.cfg.Observer.known())
+	opts, known := l.options(log)
+	assignments, placed := decide(b.ix, l.members, epoch, b.cfg.Observer.known(), opts)
+	if !known || placed.Retained > 0 {
+		l.followUp(assignments)
+	}
 	_, bare := l.encode(assignments)
 	budget := l.heldBudget(bare)
 	for m := range assignments {
 		assignments[m].HeldBudget = budget
 	}
 	plan, size := l.encode(assignments)
-	if size.Total() > SizeLimit {
-		shrink(assignments)
+	for _, leaveOut := range leaveOuts {
+		if size.Total() <= leaveOut.above {
+			break
+		}
+		log.Error("group metadata too big", "left_out", leaveOut.what, "bytes", size.Total(), "bytes_limit", leaveOut.above)
+		for m := range assignments {
+			leaveOut.from(&assignments[m])
+		}
 		plan, size = l.encode(assignments)
 	}
 	b.cfg.Observer.met.bytes.Set(float64(size.Total()))
 	log.Info("tasks placed", "epoch", epoch, "members", size.Members, "tasks", size.Tasks, "bytes", size.Total(),
-		"bytes_limit", SizeLimit, "members_possible", size.MembersPossible())
+		"bytes_limit", SizeLimit, "members_possible", size.MembersPossible(),
+		"standbys_missing", placed.Missing, "tasks_waiting", placed.Waiting, "copies_retained", placed.Retained)
 	switch {
 	case size.Total() > SizeMax:
 		err := &SizeError{Members: size.Members, Tasks: size.Tasks, Bytes: size.Total(), Max: SizeMax}
@@ -74,6 +86,33 @@ func (l *leader) BalanceOrError(topics map[string]int32) (kgo.IntoSyncAssignment
 	}
 	b.cfg.Observer.plan(l.view(assignments, epoch))
 	return plan, nil
+}
+
+// options are those of the placement, with the ends of the changelogs. It reports whether all is known that was asked for.
+func (l *leader) options(log *slog.Logger) (Options, bool) {
+	opts := l.b.cfg.Options
+	opts.Ends = nil
+	if l.b.ends == nil {
+		return opts, true
+	}
+	ends, err := l.b.ends()
+	if err != nil {
+		log.Warn("ends of changelogs unknown, tasks stay where they are", "error", err, "known", len(ends))
+	}
+	opts.Ends = ends
+	if opts.Ends == nil {
+		opts.Ends = make(map[store.TaskID]int64)
+	}
+	return opts, err == nil
+}
+
+// followUp asks this thread for another rebalance later.
+func (l *leader) followUp(assignments []Assignment) {
+	for m := range l.members {
+		if l.members[m].id == l.info.LeaderID {
+			assignments[m].FollowUp = true
+		}
+	}
 }
 
 // checkTopics says when the cluster's topics are not what the shape was made of: partitions that grew since are read by
@@ -120,7 +159,8 @@ func (l *leader) encode(assignments []Assignment) (syncPlan, Size) {
 	return plan, size
 }
 
-// heldBudget is what each process may spend on held state at its next join: half of what the limit leaves, shared.
+// heldBudget is what each process may spend on held state at its next join: half of what the limit leaves, shared, or
+// the least.
 func (l *leader) heldBudget(size Size) int {
 	processes := make(map[string]bool)
 	held := 0
@@ -130,20 +170,27 @@ func (l *leader) heldBudget(size Size) int {
 			held += heldBytes(h)
 		}
 	}
-	return min(max(SizeLimit-size.Total()+held, 0)/2/max(len(processes), 1), maxHeldBudget)
+	return min(max((SizeLimit-size.Total()+held)/2/max(len(processes), 1), minHeldBudget), maxHeldBudget)
 }
 
-// shrink leaves out what a group too big can do without: warm-ups and standbys, then what is only advice. Held state is
-// what comes first, but what members sent cannot be taken back: heldBudget has them send less from the next join on.
-func shrink(assignments []Assignment) {
-	for m := range assignments {
-		a := &assignments[m]
-		a.Standby = nil
+// leaveOuts is what a group too big can do without, in this order. Held state is what comes first, but what members sent
+// cannot be taken back: heldBudget has them send less from the next join on.
+var leaveOuts = [...]struct {
+	above int // bytes
+	what  string
+	from  func(*Assignment)
+}{
+	// Processes go on with the copies they have, but the map does not know them.
+	{sizeCopies, "warm-ups and standbys", func(a *Assignment) {
+		a.Copies, a.Standby, a.Warmup, a.Retained, a.Awaited = false, nil, nil, nil, nil
+	}},
+	// The next phase of a move may differ from this one.
+	{sizePromises, "promises and words", func(a *Assignment) {
 		a.Incoming = nil
 		for i := range a.Problems {
 			a.Problems[i].Detail = ""
 		}
-	}
+	}},
 }
 
 // view is the plan as a map.

@@ -60,6 +60,7 @@ func TestScheduleSim(t *testing.T) {
 	}
 	for i := range uint64(*simSeeds) {
 		t.Run(fmt.Sprintf("seed=%d", seed+i), func(t *testing.T) {
+			t.Logf("to repeat this schedule: go test -tags invariants ./processor/internal/group -run '^TestScheduleSim$' -seeds=1 -seed=%d -count=100 -failfast", seed+i)
 			synctest.Test(t, func(t *testing.T) { schedule(t, rand.New(rand.NewPCG(seed+i, 0))) })
 		})
 	}

@@ -116,6 +116,10 @@ type process struct {
 	shape    Shape
 	endpoint string
 	held     []Held
+	tags     map[string]string
+	options  Options
+	ends     func(context.Context, []store.TaskID) (map[store.TaskID]int64, error)
+	disk     *disk
 	corrupt  func(*kmsg.ConsumerMemberMetadata) // what it sends at joins
 	letGo    func(map[string][]int32)           // runs before a revoke is done
 	cut      func()                             // of its network; nil without one of its own
@@ -216,12 +220,12 @@ func (w *world) start(id string, n int, opts ...processOpt) *process {
 func (w *world) startThread(p *process, i int, log *slog.Logger) *thread {
 	w.t.Helper()
 	th := &thread{p: p, txn: fmt.Sprintf("%s-%s-%d", testGroup, p.in, i), owned: map[store.TopicPartition]bool{}}
-	bal, err := NewBalancer(BalancerConfig{
+	bal, err := NewBalancer(w.t.Context(), BalancerConfig{
 		Shape: p.shape, Observer: p.obs, Logger: log.With("thread", i), Now: p.now,
 		Member: func() Member {
 			m := Member{ProcessID: p.id, Incarnation: p.in, Endpoint: p.endpoint, TransactionalID: th.txn, Thread: i}
 			if i == 0 {
-				m.Held = p.held
+				m.Held, m.Tags = slices.Concat(p.held, p.disk.list()), p.tags
 			}
 			return m
 		},
@@ -229,7 +233,10 @@ func (w *world) startThread(p *process, i int, log *slog.Logger) *thread {
 			th.mu.Lock()
 			defer th.mu.Unlock()
 			th.assignments = append(th.assignments, a)
+			p.disk.heed(i, a)
+			th.ask(a)
 		},
+		Options: p.options, Ends: p.ends,
 	})
 	if err != nil {
 		w.t.Fatal(err)
@@ -238,7 +245,7 @@ func (w *world) startThread(p *process, i int, log *slog.Logger) *thread {
 	if p.corrupt != nil {
 		b = &corrupted{Balancer: bal, change: p.corrupt}
 	}
-	th.cl, err = kgo.NewClient(p.opts(
+	cl, err := kgo.NewClient(p.opts(
 		kgo.ConsumerGroup(testGroup), kgo.ConsumeTopics("flights", "planes", "weather"), kgo.Balancers(b),
 		kgo.DisableAutoCommit(), // its goroutine waits on a plain mutex during joins, which stops the time of a bubble
 		kgo.HeartbeatInterval(100*time.Millisecond), kgo.SessionTimeout(6*time.Second),
@@ -254,6 +261,9 @@ func (w *world) startThread(p *process, i int, log *slog.Logger) *thread {
 	if err != nil {
 		w.t.Fatal(err)
 	}
+	th.mu.Lock()
+	defer th.mu.Unlock()
+	th.cl = cl
 	return th
 }
 

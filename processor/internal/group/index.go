@@ -31,6 +31,17 @@ func newIndex(shape Shape) *index {
 	return ix
 }
 
+// stateful lists the tasks with state.
+func (ix *index) stateful() []store.TaskID {
+	var ids []store.TaskID
+	for t := range ix.shape.Tasks {
+		if ix.shape.Tasks[t].Stateful {
+			ids = append(ids, ix.shape.Tasks[t].ID)
+		}
+	}
+	return ids
+}
+
 func (ix *index) inputs(t int32) []store.TopicPartition { return ix.shape.Tasks[t].Inputs }
 
 // partitions lists the inputs of tasks by topic, sorted.

@@ -208,16 +208,16 @@ func (j *joined) owned(ix *index) iter.Seq2[store.TopicPartition, int32] {
 }
 
 // decide places the tasks and says what each member is told. It is pure: known are the maps the leader knows, newest
-// first, for the owners that vanished.
-func decide(ix *index, list []joined, epoch router.Epoch, known []View) []Assignment {
+// first, for the owners that vanished. Standbys need no fences: they write nothing.
+func decide(ix *index, list []joined, epoch router.Epoch, known []View, opts Options) ([]Assignment, assignor.Plan) {
 	c := readClaims(list, ix)
 	out := make([]Assignment, len(list))
 	for m := range list {
 		out[m] = Assignment{Epoch: epoch, Tasks: len(ix.shape.Tasks), Problems: slices.Clone(list[m].problems), Fence: list[m].member.Fencing}
 	}
-	target := place(ix, list, &c)
+	p := place(ix, list, &c, opts)
 	fences := newFences(list, known)
-	for t, to := range target {
+	for t, to := range p.target {
 		if to == nobody {
 			continue
 		}
@@ -234,49 +234,24 @@ func decide(ix *index, list []joined, epoch router.Epoch, known []View) []Assign
 			out[from].Releasing = append(out[from].Releasing, Release{Task: id, To: list[to].member.ProcessID})
 		}
 	}
+	p.tellCopies(ix, list, out, opts)
+	joinAgain(out)
 	for m := range out {
+		out[m].Drains = list[m].member.Draining
 		out[m].Fence = tidyTexts(out[m].Fence, list[m].member.TransactionalID)
 	}
-	return out
+	return out, p.plan
 }
 
-// place asks the assignor; the result is the member of each task, nobody when no member may have any.
-func place(ix *index, list []joined, c *claims) []int32 {
-	members := make([]assignor.Member, 0, len(list))
-	at := make([]int32, 0, len(list))
-	slot := make([]int32, len(list))
-	for m := range list {
-		slot[m] = nobody
-		if list[m].refused() {
-			continue
-		}
-		slot[m] = int32(len(members))
-		at = append(at, int32(m))
-		members = append(members, assignor.Member{
-			ID: list[m].id, Process: list[m].member.ProcessID, Rack: list[m].member.Rack,
-			Capacity: list[m].member.Capacity, Held: list[m].member.Held,
-		})
+// joinAgain has all join once more at once if anything is on its way, but who lets go of something: the client joins by itself
+// when that is done. Without it the others would find out by a heartbeat, and what is on its way waits for them.
+func joinAgain(out []Assignment) {
+	if !slices.ContainsFunc(out, func(a Assignment) bool { return len(a.Releasing) > 0 }) {
+		return
 	}
-	for t, m := range c.owner {
-		if m != nobody && slot[m] != nobody {
-			members[slot[m]].Owned = append(members[slot[m]].Owned, ix.shape.Tasks[t].ID)
-		}
+	for m := range out {
+		out[m].Again = len(out[m].Releasing) == 0
 	}
-	for id, m := range promises(list) { // in any order: the assignor makes a table of them
-		if slot[m] != nobody {
-			members[slot[m]].Expected = append(members[slot[m]].Expected, id)
-		}
-	}
-	target := make([]int32, len(ix.shape.Tasks))
-	for t := range target {
-		target[t] = nobody
-	}
-	for i, p := range assignor.Assign(ix.shape, members).Members {
-		for _, id := range p.Active {
-			target[ix.byID[id]] = at[i]
-		}
-	}
-	return target
 }
 
 // promises says whom the newest assignments promised a task to. Older ones are void: the members that got the newest

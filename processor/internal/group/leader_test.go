@@ -70,7 +70,8 @@ func lead(shape Shape, known []View, members ...joining) (map[string]Assignment,
 	}
 	list := readMembers(rs, ix)
 	out := map[string]Assignment{}
-	for i, a := range decide(ix, list, 9, known) {
+	assignments, _ := decide(ix, list, 9, known, Options{})
+	for i, a := range assignments {
 		out[list[i].id] = a
 	}
 	return out, list
@@ -119,6 +120,37 @@ func problemOf(a Assignment) ProblemKind {
 		return 0
 	}
 	return a.Problems[0].Kind
+}
+
+// Who drains is told that it is known, and what it has goes to others. While anything is on its way, all but who lets go of it are
+// asked to join once more, and nobody is when nothing is.
+func TestDrainingMember(t *testing.T) {
+	t.Parallel()
+	shape := line(4)
+	a := joining{id: "a", owned: map[string][]int32{"in": {0, 1}}, generation: 5, member: Member{Draining: true}}
+	b := joining{id: "b", owned: map[string][]int32{"in": {2, 3}}, generation: 5}
+	out, _ := lead(shape, nil, a, b)
+	each(t, shape, out)
+	if x := out["a"]; !x.Drains || x.Again || len(x.Active) > 0 || len(x.Releasing) != 2 {
+		t.Errorf("a, which drains: %+v", x)
+	}
+	if x := out["b"]; x.Drains || !x.Again || len(x.Active) != 2 || len(x.Incoming) != 2 {
+		t.Errorf("b: %+v", x)
+	}
+	a.owned, a.member.Last, a.generation, b.generation = nil, 9, 6, 6
+	b.member.Last, b.member.Incoming = 9, out["b"].Incoming
+	out, _ = lead(shape, nil, a, b)
+	each(t, shape, out)
+	if x := out["a"]; !x.Drains || x.Again || len(x.Active)+len(x.Releasing) > 0 {
+		t.Errorf("a in the second phase: %+v", x)
+	}
+	if x := out["b"]; x.Again || len(x.Active) != 4 {
+		t.Errorf("b in the second phase: %+v", x)
+	}
+	alone, _ := lead(shape, nil, a)
+	if x := alone["a"]; !x.Drains || len(x.Active) != 4 {
+		t.Errorf("alone: %+v", x)
+	}
 }
 
 // RB-08: claims of an older generation do not count, those of the same are settled, and nobody gets what another may
@@ -337,7 +369,7 @@ func newTestBalancer(t *testing.T, shape Shape, m Member) *Balancer {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b, err := NewBalancer(BalancerConfig{Shape: shape, Observer: obs, Member: func() Member { return m }, OnAssignment: func(Assignment) {}})
+	b, err := NewBalancer(t.Context(), BalancerConfig{Shape: shape, Observer: obs, Member: func() Member { return m }, OnAssignment: func(Assignment) {}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -431,7 +463,8 @@ func TestSizeLimit(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, size := l.encode(decide(b.ix, l.members, 1, nil))
+		assignments, _ := decide(b.ix, l.members, 1, nil, Options{})
+		_, size := l.encode(assignments)
 		return size, a, nil
 	}
 	size, a, err := balance(100, 0)

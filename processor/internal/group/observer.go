@@ -135,6 +135,13 @@ func (o *Observer) Highest() router.Epoch {
 	return o.highest
 }
 
+// Expected is the epoch of the newest assignment of this process, 0 before the first.
+func (o *Observer) Expected() router.Epoch {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.expected
+}
+
 // View returns the newest whole map that was read, the zero View before the first. It must not be changed.
 func (o *Observer) View() View {
 	o.mu.Lock()

@@ -281,13 +281,13 @@ func TestViewByProcess(t *testing.T) {
 	v := View{Epoch: 3, Members: []ViewMember{
 		{
 			ID: "1", Member: Member{ProcessID: "a", Endpoint: "a:1", Incarnation: "x", Rack: "r"},
-			Assignment: Assignment{Active: []store.TaskID{task(0, 2)}, Releasing: []Release{{task(0, 0), "a"}, {task(0, 1), "b"}}},
+			Assignment: Assignment{Active: []store.TaskID{task(0, 2)}, Releasing: []Release{{Task: task(0, 0), To: "a"}, {Task: task(0, 1), To: "b"}}},
 		},
 		{ID: "2", Member: Member{ProcessID: "a", Endpoint: "a:1", Incarnation: "x", Rack: "r"}, Assignment: Assignment{Active: []store.TaskID{task(0, 3)}, Incoming: []store.TaskID{task(0, 0)}}},
 		{ID: "3", Member: Member{ProcessID: "b", Endpoint: "b:1"}, Assignment: Assignment{Standby: []store.TaskID{task(0, 3), task(0, 3)}}},
 		{ID: "4", Member: Member{ProcessID: "c", Endpoint: ""}, Assignment: Assignment{Problems: []Problem{{Kind: BadEndpoint}}}},
 		{ID: "5"},
-		{ID: "6", Member: Member{ProcessID: "b", Endpoint: "b:2", Incarnation: "copy"}, Assignment: Assignment{Problems: []Problem{{Kind: DuplicateProcess}}, Releasing: []Release{{task(0, 4), "a"}}}},
+		{ID: "6", Member: Member{ProcessID: "b", Endpoint: "b:2", Incarnation: "copy"}, Assignment: Assignment{Problems: []Problem{{Kind: DuplicateProcess}}, Releasing: []Release{{Task: task(0, 4), To: "a"}}}},
 	}}
 	s, err := router.NewSnapshot(v.data("app", nil))
 	if err != nil {
@@ -352,7 +352,7 @@ func TestObserverConfig(t *testing.T) {
 			t.Errorf("%s: accepted", name)
 		}
 	}
-	if _, err := NewBalancer(BalancerConfig{}); err == nil {
+	if _, err := NewBalancer(t.Context(), BalancerConfig{}); err == nil {
 		t.Error("an empty balancer was accepted")
 	}
 }

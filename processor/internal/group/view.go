@@ -146,7 +146,7 @@ func (v *View) data(application string, stores []router.StoreInfo) router.Data {
 			in.Incarnation, in.Endpoint, in.Rack = m.Member.Incarnation, m.Member.Endpoint, m.Member.Rack
 		}
 		in.Active = slices.AppendSeq(in.Active, m.holds)
-		in.Standby = append(in.Standby, m.Assignment.Standby...)
+		in.Standby = slices.Concat(in.Standby, m.Assignment.Standby, m.Assignment.Warmup, m.Assignment.Retained)
 		for _, r := range m.Assignment.Releasing {
 			if r.To != m.Member.ProcessID {
 				d.Moving[r.Task] = r.To
@@ -158,6 +158,7 @@ func (v *View) data(application string, stores []router.StoreInfo) router.Data {
 		slices.SortFunc(in.Active, store.TaskID.Compare)
 		slices.SortFunc(in.Standby, store.TaskID.Compare)
 		in.Standby = slices.Compact(in.Standby)
+		in.Standby = slices.DeleteFunc(in.Standby, func(id store.TaskID) bool { return contains(in.Active, id) })
 	}
 	slices.SortFunc(d.Instances, func(a, b router.Instance) int { return cmp.Compare(a.ID, b.ID) })
 	return d

@@ -105,9 +105,10 @@ func tidy(set []store.TaskID) []store.TaskID {
 
 // reader takes the primitives off. After the first error every method returns zero values.
 type reader struct {
-	b     []byte
-	newer bool // written by a later version
-	err   error
+	b       []byte
+	version int  // that wrote it
+	newer   bool // a later one
+	err     error
 }
 
 func (r *reader) fail(what string) {

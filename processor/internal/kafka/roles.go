@@ -7,6 +7,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -51,7 +52,7 @@ func (c Config) Opts() []kgo.Opt {
 		kgo.BrokerMaxWriteBytes(maxRequest),
 		kgo.BrokerMaxReadBytes(maxRequest),
 		kgo.MaxDecompressBatchBytes(maxInflated),
-		kgo.MaxVersions(kversion.Stable()),
+		kgo.MaxVersions(stableVersions()),
 		kgo.DisableClientMetrics(), // KIP-714 would push our metrics to whoever runs the brokers
 		kgo.WithLogger(newLogger(c.Logger)),
 	}
@@ -279,6 +280,9 @@ func (p partitioner) ForTopic(topic string) kgo.TopicPartitioner {
 	}
 	return p.byKey.ForTopic(topic)
 }
+
+// stableVersions are made once: kversion puts them together from every release since 0.8 each time. Nobody may change them.
+var stableVersions = sync.OnceValue(kversion.Stable)
 
 func retryTimeouts(all, session time.Duration) func(key int16) time.Duration {
 	return func(key int16) time.Duration {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/statemesh/statemesh/processor/internal/commitmeta"
@@ -113,7 +114,7 @@ func (r *Restorer) committed(ctx context.Context, inputs []store.TopicPartition)
 	todo := slices.Clone(inputs)
 	start := time.Now()
 	for wait := newBackoff(10 * time.Millisecond); len(todo) > 0; {
-		unstable, err := r.fetchOffsets(ctx, todo, have)
+		unstable, err := fetchOffsets(ctx, r.cfg.Client, r.cfg.Group, todo, have)
 		waited := time.Since(start)
 		switch {
 		case ctx.Err() != nil:
@@ -135,9 +136,11 @@ func (r *Restorer) committed(ctx context.Context, inputs []store.TopicPartition)
 }
 
 // fetchOffsets asks once. Inputs whose offset is undecided come back, the others are in have.
-func (r *Restorer) fetchOffsets(ctx context.Context, inputs []store.TopicPartition, have map[store.TopicPartition]Committed) (unstable []store.TopicPartition, err error) {
+func fetchOffsets(ctx context.Context, client *kgo.Client, group string, inputs []store.TopicPartition,
+	have map[store.TopicPartition]Committed,
+) (unstable []store.TopicPartition, err error) {
 	req := kmsg.NewPtrOffsetFetchRequest()
-	req.Group = r.cfg.Group
+	req.Group = group
 	req.RequireStable = true
 	at := map[string]int{}
 	for _, tp := range inputs {
@@ -151,7 +154,7 @@ func (r *Restorer) fetchOffsets(ctx context.Context, inputs []store.TopicPartiti
 		}
 		req.Topics[i].Partitions = append(req.Topics[i].Partitions, int32(tp.Partition))
 	}
-	resp, err := req.RequestWith(ctx, r.cfg.Client)
+	resp, err := req.RequestWith(ctx, client)
 	if err != nil {
 		return nil, err
 	}

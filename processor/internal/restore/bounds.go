@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/statemesh/statemesh/store"
@@ -56,7 +57,7 @@ func (r *Restorer) facts(ctx context.Context, changelogs map[store.Name]Changelo
 }
 
 func (r *Restorer) askFacts(ctx context.Context, topics []string, want map[string][16]byte, partition int32) (map[string]logFacts, error) {
-	meta, err := r.metadata(ctx, topics)
+	meta, err := metadata(ctx, r.cfg.Client, topics)
 	if err != nil {
 		return nil, err
 	}
@@ -154,14 +155,14 @@ func (r *Restorer) epochEnd(ctx context.Context, topic string, partition, epoch 
 // topicMetadata is the answer to a metadata request, by topic name.
 type topicMetadata map[string]kmsg.MetadataResponseTopic
 
-func (r *Restorer) metadata(ctx context.Context, topics []string) (topicMetadata, error) {
+func metadata(ctx context.Context, client *kgo.Client, topics []string) (topicMetadata, error) {
 	req := kmsg.NewPtrMetadataRequest()
 	for _, topic := range topics {
 		t := kmsg.NewMetadataRequestTopic()
 		t.Topic = new(topic)
 		req.Topics = append(req.Topics, t)
 	}
-	resp, err := req.RequestWith(ctx, r.cfg.Client)
+	resp, err := req.RequestWith(ctx, client)
 	if err != nil {
 		return nil, fmt.Errorf("changelog metadata: %w", err)
 	}

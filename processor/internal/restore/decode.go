@@ -96,6 +96,8 @@ type chunk struct {
 	until   store.Offset // records from here on are none of the reader's; 0: there is no such offset
 	raw     []byte
 	aborted []kmsg.FetchResponseTopicPartitionAbortedTransaction
+	// hidden is aborted as a decoder knows it, when it is to be kept from one part of a chunk to the next; else nil.
+	hidden abortedTransactions
 }
 
 // counts of what a decoder has seen.
@@ -170,7 +172,10 @@ func (d *decoder) keep(buf []byte) {
 // compacted topic takes none.
 func (d *decoder) decode(c chunk, apply func([]store.Change) error) (n counts, err error) {
 	defer d.reset()
-	aborted := abortedBy(c.aborted)
+	aborted := c.hidden
+	if aborted == nil {
+		aborted = abortedBy(c.aborted)
+	}
 	for in := c.raw; ; {
 		b, rest, ok, err := nextBatch(in)
 		if err != nil {

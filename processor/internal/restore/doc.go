@@ -14,5 +14,8 @@
 // share one fetch request per broker and one byte budget.
 //
 // An interrupted restore loses nothing: what it has applied is in the task, marked as restoring, and the next one goes
-// on from there.
+// on from there. A copy that answers goes on to while what is read fits into one commit.
+//
+// [Restorer.Standby] follows the changelogs of a task without an end, by the same fetches. What it publishes are whole commits of
+// each store, and only states that were: see [Standby]. [Rounds] prove how old such a copy is, without any other machine's clock.
 package restore

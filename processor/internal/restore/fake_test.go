@@ -25,6 +25,9 @@ type memoryTask struct {
 	wipes       int
 	restored    map[store.Name]int
 	fail        error
+	// unfinished: it is no copy until it is wiped, which fails with failWipe.
+	unfinished bool
+	failWipe   error
 }
 
 func newMemoryTask(t *testing.T, partition store.Partition) *memoryTask {
@@ -48,6 +51,9 @@ func (m *memoryTask) Restore(name store.Name, batch []store.Change) error {
 	if m.fail != nil {
 		return m.fail
 	}
+	if m.unfinished {
+		return &store.NotReadyError{Reason: "a copy is being loaded"}
+	}
 	kv := m.uncommitted[name]
 	if kv == nil {
 		kv = map[string]store.Value{}
@@ -68,6 +74,10 @@ func (m *memoryTask) Restore(name store.Name, batch []store.Change) error {
 func (m *memoryTask) Commit(cp store.Checkpoint) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if m.unfinished {
+		m.t.Errorf("a commit of what is no copy: %+v", cp)
+		return
+	}
 	for name, kv := range m.uncommitted {
 		if m.committed[name] == nil {
 			m.committed[name] = map[string]store.Value{}
@@ -99,10 +109,22 @@ func (m *memoryTask) Rollback() {
 func (m *memoryTask) Wipe(context.Context) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if m.failWipe != nil {
+		m.unfinished = true
+		m.cp = store.Checkpoint{StreamTime: -1, Restoring: true}
+		return m.failWipe
+	}
 	m.wipes++
+	m.unfinished = false
 	m.committed, m.uncommitted = map[store.Name]map[string]store.Value{}, map[store.Name]map[string]store.Value{}
 	m.cp, m.bytes = store.Checkpoint{StreamTime: -1}, 0
 	return nil
+}
+
+func (m *memoryTask) Unfinished() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.unfinished
 }
 
 func (m *memoryTask) UncommittedBytes() int64 {

@@ -11,6 +11,8 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/statemesh/statemesh/store"
 )
 
 // worker sends the fetches of one broker, one at a time, each for every partition that is ready there.
@@ -75,7 +77,7 @@ func (r *Restorer) resolve(ctx context.Context, todo []*stream, start func(*work
 			topics = append(topics, s.topic)
 		}
 	}
-	meta, metaErr := r.metadata(ctx, topics)
+	meta, metaErr := metadata(ctx, r.cfg.Client, topics)
 	now := time.Now()
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -147,15 +149,46 @@ func (w *worker) run(ctx context.Context) {
 			if w.r.budget.acquire(ctx, bytes) != nil {
 				return
 			}
+			sent, paced := time.Now(), false
 			if streams := w.take(); len(streams) > 0 {
-				w.r.budget.charge(w.fetch(ctx, streams))
+				held := w.fetch(ctx, streams)
+				w.r.budget.charge(held)
+				paced = held < bytes/4 && !slices.ContainsFunc(streams, func(s *stream) bool { return !s.standby })
 			}
 			w.r.budget.release(bytes)
+			if paced {
+				w.rest(ctx, sent.Add(standbyPace))
+			}
 			if ctx.Err() != nil {
 				return
 			}
 		}
 	}
+}
+
+// standbyPace is the time from one fetch to the next while nobody but standbys reads, and they have caught up: a fetch names
+// all of their partitions, and would else be answered, and sent again, for each commit of any of them.
+const standbyPace = 20 * time.Millisecond
+
+// rest waits until a time, or until somebody who is in a hurry is queued.
+func (w *worker) rest(ctx context.Context, until time.Time) {
+	timer := time.NewTimer(time.Until(until))
+	defer timer.Stop()
+	for !w.hurried() {
+		select {
+		case <-ctx.Done():
+			return
+		case <-timer.C:
+			return
+		case <-w.wake:
+		}
+	}
+}
+
+func (w *worker) hurried() bool {
+	w.r.mu.Lock()
+	defer w.r.mu.Unlock()
+	return slices.ContainsFunc(w.queue, func(s *stream) bool { return !s.standby })
 }
 
 func (w *worker) waiting() bool {
@@ -253,6 +286,9 @@ func (w *worker) request(streams []*stream) (*kmsg.FetchRequest, map[fetchKey]*s
 		p.Partition = s.partition
 		p.CurrentLeaderEpoch = s.leaderEpoch
 		p.FetchOffset = int64(s.next)
+		if s.standby {
+			p.LastFetchedEpoch = s.lastEpoch
+		}
 		p.PartitionMaxBytes = cfg.PartitionBytes
 		// Neighbours of one topic share an entry; a topic may come twice, since the order says who is served first.
 		if n := len(req.Topics); n == 0 || req.Topics[n-1].Topic != s.topic {
@@ -269,8 +305,15 @@ func (w *worker) request(streams []*stream) (*kmsg.FetchRequest, map[fetchKey]*s
 // answered takes in the answer for one partition. A stream that may go on is still fetching afterwards. r.mu is held.
 func (w *worker) answered(s *stream, p *kmsg.FetchResponseTopicPartition, first bool, sent, now time.Time) (held int64) {
 	switch err := kerr.ErrorForCode(p.ErrorCode); {
+	case err == nil && s.standby && p.DivergingEpoch.EndOffset >= 0:
+		s.state = finished
+		s.out <- event{s: s, err: &divergedError{read: s.lastEpoch, epoch: p.DivergingEpoch.Epoch, end: store.Offset(p.DivergingEpoch.EndOffset)}}
 	case err == nil:
+		before := s.next
 		e, ok := s.advanced(p, first, now)
+		if s.standby && e.err == nil {
+			e, ok = s.told(e, ok, before)
+		}
 		if s.follow && e.err == nil {
 			s.note(sent, s.high)
 			e.seen, e.whole = s.seen, s.next >= s.stable
@@ -313,7 +356,7 @@ func (r *Restorer) applied(e event) {
 	r.budget.release(e.held)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if e.held > 0 {
+	if e.counted {
 		e.s.pending--
 	}
 	if e.seen.After(e.s.proven) {
@@ -331,9 +374,38 @@ func (r *Restorer) open(streams []*stream) <-chan event {
 	defer r.mu.Unlock()
 	for _, s := range streams {
 		s.out = out
+		if s.follow && s.next >= s.bound {
+			s.state, s.leader = idle, -1
+			continue
+		}
 		r.unresolve(s)
 	}
 	return out
+}
+
+// raise moves the bound of a stream that follows a source topic.
+func (r *Restorer) raise(s *stream, bound store.Offset) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if bound <= s.bound {
+		return
+	}
+	s.bound = bound
+	if s.state != idle {
+		return
+	}
+	if w := r.workers[s.leader]; w != nil {
+		w.requeue(s)
+	} else {
+		r.unresolve(s)
+	}
+}
+
+// tell asks for an event by the next answer for a stream.
+func (r *Restorer) tell(s *stream) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	s.tell = true
 }
 
 // close ends streams before their time: what they still hand over, or have handed over, is released.

@@ -71,6 +71,9 @@ func (r *Restorer) Follow(ctx context.Context, req FollowRequest) error {
 	tick := time.NewTicker(min(50*time.Millisecond, r.cfg.ProgressInterval))
 	defer tick.Stop()
 	for {
+		if ctx.Err() != nil { // with chunks waiting the select would see it by luck only
+			return context.Cause(ctx)
+		}
 		f.review()
 		select {
 		case e := <-out:
@@ -129,15 +132,15 @@ func (r *Restorer) newFollower(ctx context.Context, req FollowRequest) (*Followe
 	return f, nil
 }
 
-// Progress counts offsets of what the topic held at the start.
-func (f *Follower) Progress() (done, total int64) {
+// Progress counts offsets of what the topic held at the start, and estimates how long the rest takes; 0 when that is unknown.
+func (f *Follower) Progress() (done, total int64, left time.Duration) {
 	f.r.mu.Lock()
 	defer f.r.mu.Unlock()
 	for i, s := range f.streams {
 		done += int64(max(min(s.next, f.ends[i])-f.from[i], 0))
 		total += int64(f.ends[i] - f.from[i])
 	}
-	return done, total
+	return done, total, timeLeft(done, total, time.Since(f.began))
 }
 
 // Lag counts the offsets that are left to read, of the end at the start or of the last fetch.

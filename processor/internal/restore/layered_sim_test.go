@@ -41,17 +41,23 @@ func TestRestoreIntoLayeredStores(t *testing.T) {
 				defer close(moved)
 				_ = stores.Run(ctx)
 			}()
+			defer func() {
+				cancel()
+				<-moved
+				if err := stores.Close(); err != nil {
+					t.Error(err)
+				}
+			}()
 			task, err := stores.OpenTask(t.Context(), id, specs)
 			if err != nil {
 				t.Fatal(err)
 			}
+			defer func() {
+				if err := task.Close(t.Context()); err != nil {
+					t.Error(err)
+				}
+			}()
 			use(task)
-			err = task.Close(t.Context())
-			cancel()
-			<-moved
-			if err := errors.Join(err, stores.Close()); err != nil {
-				t.Fatal(err)
-			}
 		}
 		run(func(task *layered.Task) {
 			ctx, cancel := context.WithCancel(t.Context())

@@ -3,6 +3,7 @@ package restore
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -22,7 +23,22 @@ func (j *job) report(phase Phase, err error) {
 		})
 	}
 	p.Left = timeLeft(p.Done, p.Total, p.Took)
+	if phase == Restoring && time.Since(j.told) >= tellInterval {
+		j.told = time.Now()
+		tell(j.r.log.With("task", p.Task.String(), "as", "owner"), p.Done, p.Total, p.Left)
+	}
 	j.req.Progress(p)
+}
+
+// tellInterval is how often a restore, or a standby that catches up, says in the log how far it is.
+const tellInterval = 10 * time.Second
+
+// tell logs how far a copy is.
+func tell(log *slog.Logger, done, total int64, left time.Duration) {
+	if left > 0 {
+		log = log.With("left", left.Round(time.Second))
+	}
+	log.Info("restoring", "restored", done, "total", total)
 }
 
 // timeLeft extrapolates the rate so far; 0 when there is none, or nothing is left.

@@ -26,12 +26,14 @@ const (
 	fetching
 	// parked: depth chunks wait to be applied.
 	parked
+	// idle: it is at its bound, which may be raised.
+	idle
 	// finished: the bound is reached, an error was handed over, or nobody wants it any more.
 	finished
 )
 
 func (s streamState) String() string {
-	return [...]string{"resolving", "ready", "fetching", "parked", "finished"}[s]
+	return [...]string{"resolving", "ready", "fetching", "parked", "idle", "finished"}[s]
 }
 
 // stream is one changelog partition being read up to its bound. Fields below mu belong to Restorer.mu.
@@ -44,8 +46,10 @@ type stream struct {
 	out       chan<- event
 	// cut: nothing from the bound on is handed over.
 	cut bool
-	// follow: there is no bound; the stream goes on until it is closed.
+	// follow: the stream goes on until it is closed. Its bound, if it has one, may be raised.
 	follow bool
+	// standby: what reads it wants to know of every place it comes to, and of what answers say about the log.
+	standby bool
 
 	// mu of the Restorer guards:
 	state       streamState
@@ -67,6 +71,11 @@ type stream struct {
 	// reached; proven is what of it was applied.
 	marks        []mark
 	seen, proven time.Time
+	// top is the highest last stable offset that any answer told, lastEpoch is the leader epoch of the last batch (-1: none),
+	// and tell asks for an event by the next answer, whatever it brings.
+	top       store.Offset
+	lastEpoch int32
+	tell      bool
 	// blockedSince is when an open transaction, or a log that ends below the bound, was first seen to be in the way;
 	// zero when nothing is. stable and high are the last stable offset and the high watermark then.
 	blockedSince time.Time
@@ -80,13 +89,20 @@ type event struct {
 	// next is the position after the chunk, epoch the leader epoch of its last batch (-1: none).
 	next  store.Offset
 	epoch int32
-	// held is what the chunk takes of the budget; it is released when the chunk was applied.
-	held int64
-	last bool
-	err  error
+	// held is what the chunk takes of the budget; it is released when the chunk was applied. counted: it is one of the
+	// stream's pending events.
+	held    int64
+	counted bool
+	last    bool
+	err     error
 	// seen is the stream's when the chunk came; whole says that nothing beyond it was decided then.
 	seen  time.Time
 	whole bool
+	// For a standby: top of the stream, the answer's high watermark, whether next is the bound of then, and what
+	// the stream had seen before the answer.
+	since     time.Time
+	top, high store.Offset
+	atBound   bool
 }
 
 // mark is a high watermark and when it was asked for.
@@ -116,6 +132,16 @@ func (s *stream) note(sent time.Time, high store.Offset) {
 // errOutOfRange reports that the position is no longer in the log.
 var errOutOfRange = errors.New("offset out of range")
 
+// divergedError reports that the log is another one behind some offset than what was read: it was truncated.
+type divergedError struct {
+	read, epoch int32
+	end         store.Offset
+}
+
+func (e *divergedError) Error() string {
+	return fmt.Sprintf("truncated: leader epoch %d ended at %d, read under %d", e.epoch, e.end, e.read)
+}
+
 // advanced takes in an answer without an error. It returns the event to hand over, if any. first says that the partition
 // was the first of its request.
 func (s *stream) advanced(p *kmsg.FetchResponseTopicPartition, first bool, now time.Time) (e event, ok bool) {
@@ -143,9 +169,8 @@ func (s *stream) advanced(p *kmsg.FetchResponseTopicPartition, first bool, now t
 		}
 		s.next, s.blockedSince = next, time.Time{}
 		s.pending++
-		if e.last {
-			s.state = finished
-		}
+		e.counted = true
+		s.reached(&e)
 		return e, true
 	}
 	switch {
@@ -160,10 +185,45 @@ func (s *stream) advanced(p *kmsg.FetchResponseTopicPartition, first bool, now t
 		s.block(now)
 	default:
 		// Everything up to the bound is decided, and nothing of it is left: the cleaner took the tail.
-		s.next, s.state = s.bound, finished
-		return event{s: s, next: s.bound, epoch: -1, last: true}, true
+		s.next = s.bound
+		e = event{s: s, next: s.bound, epoch: -1, last: true}
+		s.reached(&e)
+		return e, !s.follow
 	}
 	return event{}, false
+}
+
+// reached ends a stream whose last event this is, or lets it wait for another bound.
+func (s *stream) reached(e *event) {
+	switch {
+	case !e.last:
+	case s.follow:
+		e.last, s.state = false, idle
+	default:
+		s.state = finished
+	}
+}
+
+// told completes the event of an answer for a standby, or makes one of an answer that brought no data: when the stream has
+// come further without any, since the cleaner took it, and when it was asked for. before is where the stream was.
+func (s *stream) told(e event, ok bool, before store.Offset) (event, bool) {
+	s.top = max(s.top, s.stable)
+	switch {
+	case ok:
+		s.lastEpoch = e.epoch
+	case s.next > before || s.tell:
+		if s.next > before {
+			s.lastEpoch = -1
+		}
+		e, ok = event{s: s, next: s.next, epoch: -1, counted: true, chunk: chunk{from: before}}, true
+		s.pending++
+	default:
+		return e, false
+	}
+	s.tell = false
+	e.since = s.seen
+	e.top, e.high, e.atBound = s.top, max(s.high, s.stable), s.next == s.bound
+	return e, ok
 }
 
 // failed takes in an error that may pass.

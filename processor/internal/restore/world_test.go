@@ -150,6 +150,12 @@ func (w *world) begin(cl *kgo.Client, topic string, partition int32, kvs ...kv) 
 	if err := cl.BeginTransaction(); err != nil {
 		w.t.Fatal(err)
 	}
+	w.more(cl, topic, partition, kvs...)
+}
+
+// more writes to a transaction that is open.
+func (w *world) more(cl *kgo.Client, topic string, partition int32, kvs ...kv) {
+	w.t.Helper()
 	if err := cl.ProduceSync(w.t.Context(), records(topic, partition, kvs...)...).FirstErr(); err != nil {
 		w.t.Fatal(err)
 	}

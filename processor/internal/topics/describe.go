@@ -49,6 +49,19 @@ func DescribeLogs(ctx context.Context, adm *kadm.Client, topics []string) (map[s
 	return infos, errors.Join(errs...)
 }
 
+// DescribeLimits is Describe with the settings, as far as the brokers tell them: who may write to a topic may be kept from reading its
+// configuration.
+func DescribeLimits(ctx context.Context, adm *kadm.Client, topics []string) (map[string]Info, error) {
+	infos, err := Describe(ctx, adm, topics)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := settings(ctx, adm, topics, infos); err != nil && !errors.Is(err, kerr.TopicAuthorizationFailed) {
+		return nil, err
+	}
+	return infos, nil
+}
+
 // deletion is the setting by which a topic loses records that nothing has replaced; empty when it does not.
 func deletion(config map[string]string) string {
 	if !strings.Contains(config["cleanup.policy"], "delete") {

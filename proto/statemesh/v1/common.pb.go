@@ -380,9 +380,13 @@ type ReadOptions struct {
 	Wait *durationpb.Duration `protobuf:"bytes,6,opt,name=wait,proto3" json:"wait,omitempty"`
 	// Input positions that the state must have read, as the acknowledgement of a produce request gives them: read your
 	// writes (KIP-796's PositionBound, which holds for the owner too). Only the store's own partition number counts.
-	AtLeastPosition *Position `protobuf:"bytes,8,opt,name=at_least_position,json=atLeastPosition,proto3" json:"at_least_position,omitempty"` // Planned, not yet known to any server: 7 rack (prefer a replica there).
-	unknownFields   protoimpl.UnknownFields
-	sizeCache       protoimpl.SizeCache
+	AtLeastPosition *Position `protobuf:"bytes,8,opt,name=at_least_position,json=atLeastPosition,proto3" json:"at_least_position,omitempty"`
+	// When no copy can answer otherwise, one that restores answers with what it has so far, and Answer.partial says so. Such an
+	// answer is no state that ever was: values may be old, and what it lacks may be there. It meets no at_least, so a request
+	// with one is answered as if this were not set, and max_staleness only as far as its age is proven. Global stores have none.
+	AcceptPartial bool `protobuf:"varint,9,opt,name=accept_partial,json=acceptPartial,proto3" json:"accept_partial,omitempty"` // Planned, not yet known to any server: 7 rack (prefer a replica there).
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ReadOptions) Reset() {
@@ -464,6 +468,87 @@ func (x *ReadOptions) GetAtLeastPosition() *Position {
 	return nil
 }
 
+func (x *ReadOptions) GetAcceptPartial() bool {
+	if x != nil {
+		return x.AcceptPartial
+	}
+	return false
+}
+
+// PartialState says how far a copy is that answers while it restores.
+type PartialState struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Changelog offsets restored so far; both counts are 0 when unknown.
+	Restored int64 `protobuf:"varint,1,opt,name=restored,proto3" json:"restored,omitempty"`
+	// Changelog offsets to restore in all.
+	Total int64 `protobuf:"varint,2,opt,name=total,proto3" json:"total,omitempty"`
+	// How long the rest will take at the rate so far; absent when that is unknown.
+	TimeLeft *durationpb.Duration `protobuf:"bytes,3,opt,name=time_left,json=timeLeft,proto3" json:"time_left,omitempty"`
+	// The store's own stream time in this state, in milliseconds since the Unix epoch: the greatest window start, session end or
+	// timestamp of a version that is in it. It proves nothing. Absent in a key-value store, and while there is none.
+	StreamTimeMs  *int64 `protobuf:"varint,4,opt,name=stream_time_ms,json=streamTimeMs,proto3,oneof" json:"stream_time_ms,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PartialState) Reset() {
+	*x = PartialState{}
+	mi := &file_statemesh_v1_common_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PartialState) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PartialState) ProtoMessage() {}
+
+func (x *PartialState) ProtoReflect() protoreflect.Message {
+	mi := &file_statemesh_v1_common_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PartialState.ProtoReflect.Descriptor instead.
+func (*PartialState) Descriptor() ([]byte, []int) {
+	return file_statemesh_v1_common_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *PartialState) GetRestored() int64 {
+	if x != nil {
+		return x.Restored
+	}
+	return 0
+}
+
+func (x *PartialState) GetTotal() int64 {
+	if x != nil {
+		return x.Total
+	}
+	return 0
+}
+
+func (x *PartialState) GetTimeLeft() *durationpb.Duration {
+	if x != nil {
+		return x.TimeLeft
+	}
+	return nil
+}
+
+func (x *PartialState) GetStreamTimeMs() int64 {
+	if x != nil && x.StreamTimeMs != nil {
+		return *x.StreamTimeMs
+	}
+	return 0
+}
+
 // InstanceRef names one instance.
 type InstanceRef struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -477,7 +562,7 @@ type InstanceRef struct {
 
 func (x *InstanceRef) Reset() {
 	*x = InstanceRef{}
-	mi := &file_statemesh_v1_common_proto_msgTypes[1]
+	mi := &file_statemesh_v1_common_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -489,7 +574,7 @@ func (x *InstanceRef) String() string {
 func (*InstanceRef) ProtoMessage() {}
 
 func (x *InstanceRef) ProtoReflect() protoreflect.Message {
-	mi := &file_statemesh_v1_common_proto_msgTypes[1]
+	mi := &file_statemesh_v1_common_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -502,7 +587,7 @@ func (x *InstanceRef) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InstanceRef.ProtoReflect.Descriptor instead.
 func (*InstanceRef) Descriptor() ([]byte, []int) {
-	return file_statemesh_v1_common_proto_rawDescGZIP(), []int{1}
+	return file_statemesh_v1_common_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *InstanceRef) GetId() string {
@@ -531,7 +616,7 @@ type Answer struct {
 	// Version of the published metadata by which the request was routed.
 	Epoch int64 `protobuf:"varint,4,opt,name=epoch,proto3" json:"epoch,omitempty"`
 	// The proven upper limit of how old the state was when the answer was sent. Add the time since the request was
-	// sent to know how old it may be now.
+	// sent to know how old it may be now. Absent in a partial answer of which nothing is proven.
 	Age *durationpb.Duration `protobuf:"bytes,5,opt,name=age,proto3" json:"age,omitempty"`
 	// How far the state has read its inputs.
 	Position *Position `protobuf:"bytes,6,opt,name=position,proto3" json:"position,omitempty"`
@@ -542,14 +627,17 @@ type Answer struct {
 	// for this store. Absent when the replica gave none.
 	Token []byte `protobuf:"bytes,8,opt,name=token,proto3" json:"token,omitempty"`
 	// What the answer shows.
-	Isolation     IsolationLevel `protobuf:"varint,9,opt,name=isolation,proto3,enum=statemesh.v1.IsolationLevel" json:"isolation,omitempty"`
+	Isolation IsolationLevel `protobuf:"varint,9,opt,name=isolation,proto3,enum=statemesh.v1.IsolationLevel" json:"isolation,omitempty"`
+	// The copy restores, and this is what it has so far. Only for a request with accept_partial. There is no token then, and the
+	// position is that of the last commit it knows of, if any.
+	Partial       *PartialState `protobuf:"bytes,10,opt,name=partial,proto3" json:"partial,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Answer) Reset() {
 	*x = Answer{}
-	mi := &file_statemesh_v1_common_proto_msgTypes[2]
+	mi := &file_statemesh_v1_common_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -561,7 +649,7 @@ func (x *Answer) String() string {
 func (*Answer) ProtoMessage() {}
 
 func (x *Answer) ProtoReflect() protoreflect.Message {
-	mi := &file_statemesh_v1_common_proto_msgTypes[2]
+	mi := &file_statemesh_v1_common_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -574,7 +662,7 @@ func (x *Answer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Answer.ProtoReflect.Descriptor instead.
 func (*Answer) Descriptor() ([]byte, []int) {
-	return file_statemesh_v1_common_proto_rawDescGZIP(), []int{2}
+	return file_statemesh_v1_common_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *Answer) GetPartition() int32 {
@@ -640,6 +728,13 @@ func (x *Answer) GetIsolation() IsolationLevel {
 	return IsolationLevel_ISOLATION_LEVEL_UNSPECIFIED
 }
 
+func (x *Answer) GetPartial() *PartialState {
+	if x != nil {
+		return x.Partial
+	}
+	return nil
+}
+
 // Position says how far a state has read its inputs. Components only grow.
 type Position struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -651,7 +746,7 @@ type Position struct {
 
 func (x *Position) Reset() {
 	*x = Position{}
-	mi := &file_statemesh_v1_common_proto_msgTypes[3]
+	mi := &file_statemesh_v1_common_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -663,7 +758,7 @@ func (x *Position) String() string {
 func (*Position) ProtoMessage() {}
 
 func (x *Position) ProtoReflect() protoreflect.Message {
-	mi := &file_statemesh_v1_common_proto_msgTypes[3]
+	mi := &file_statemesh_v1_common_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -676,7 +771,7 @@ func (x *Position) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Position.ProtoReflect.Descriptor instead.
 func (*Position) Descriptor() ([]byte, []int) {
-	return file_statemesh_v1_common_proto_rawDescGZIP(), []int{3}
+	return file_statemesh_v1_common_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *Position) GetTopics() []*TopicPosition {
@@ -699,7 +794,7 @@ type TopicPosition struct {
 
 func (x *TopicPosition) Reset() {
 	*x = TopicPosition{}
-	mi := &file_statemesh_v1_common_proto_msgTypes[4]
+	mi := &file_statemesh_v1_common_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -711,7 +806,7 @@ func (x *TopicPosition) String() string {
 func (*TopicPosition) ProtoMessage() {}
 
 func (x *TopicPosition) ProtoReflect() protoreflect.Message {
-	mi := &file_statemesh_v1_common_proto_msgTypes[4]
+	mi := &file_statemesh_v1_common_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -724,7 +819,7 @@ func (x *TopicPosition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TopicPosition.ProtoReflect.Descriptor instead.
 func (*TopicPosition) Descriptor() ([]byte, []int) {
-	return file_statemesh_v1_common_proto_rawDescGZIP(), []int{4}
+	return file_statemesh_v1_common_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *TopicPosition) GetTopic() string {
@@ -754,7 +849,7 @@ type PartitionOffset struct {
 
 func (x *PartitionOffset) Reset() {
 	*x = PartitionOffset{}
-	mi := &file_statemesh_v1_common_proto_msgTypes[5]
+	mi := &file_statemesh_v1_common_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -766,7 +861,7 @@ func (x *PartitionOffset) String() string {
 func (*PartitionOffset) ProtoMessage() {}
 
 func (x *PartitionOffset) ProtoReflect() protoreflect.Message {
-	mi := &file_statemesh_v1_common_proto_msgTypes[5]
+	mi := &file_statemesh_v1_common_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -779,7 +874,7 @@ func (x *PartitionOffset) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PartitionOffset.ProtoReflect.Descriptor instead.
 func (*PartitionOffset) Descriptor() ([]byte, []int) {
-	return file_statemesh_v1_common_proto_rawDescGZIP(), []int{5}
+	return file_statemesh_v1_common_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *PartitionOffset) GetPartition() int32 {
@@ -811,7 +906,7 @@ type Value struct {
 
 func (x *Value) Reset() {
 	*x = Value{}
-	mi := &file_statemesh_v1_common_proto_msgTypes[6]
+	mi := &file_statemesh_v1_common_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -823,7 +918,7 @@ func (x *Value) String() string {
 func (*Value) ProtoMessage() {}
 
 func (x *Value) ProtoReflect() protoreflect.Message {
-	mi := &file_statemesh_v1_common_proto_msgTypes[6]
+	mi := &file_statemesh_v1_common_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -836,7 +931,7 @@ func (x *Value) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Value.ProtoReflect.Descriptor instead.
 func (*Value) Descriptor() ([]byte, []int) {
-	return file_statemesh_v1_common_proto_rawDescGZIP(), []int{6}
+	return file_statemesh_v1_common_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Value) GetData() []byte {
@@ -880,7 +975,7 @@ type TypedValue struct {
 
 func (x *TypedValue) Reset() {
 	*x = TypedValue{}
-	mi := &file_statemesh_v1_common_proto_msgTypes[7]
+	mi := &file_statemesh_v1_common_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -892,7 +987,7 @@ func (x *TypedValue) String() string {
 func (*TypedValue) ProtoMessage() {}
 
 func (x *TypedValue) ProtoReflect() protoreflect.Message {
-	mi := &file_statemesh_v1_common_proto_msgTypes[7]
+	mi := &file_statemesh_v1_common_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -905,7 +1000,7 @@ func (x *TypedValue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TypedValue.ProtoReflect.Descriptor instead.
 func (*TypedValue) Descriptor() ([]byte, []int) {
-	return file_statemesh_v1_common_proto_rawDescGZIP(), []int{7}
+	return file_statemesh_v1_common_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *TypedValue) GetKind() isTypedValue_Kind {
@@ -1013,7 +1108,7 @@ type Span struct {
 
 func (x *Span) Reset() {
 	*x = Span{}
-	mi := &file_statemesh_v1_common_proto_msgTypes[8]
+	mi := &file_statemesh_v1_common_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1025,7 +1120,7 @@ func (x *Span) String() string {
 func (*Span) ProtoMessage() {}
 
 func (x *Span) ProtoReflect() protoreflect.Message {
-	mi := &file_statemesh_v1_common_proto_msgTypes[8]
+	mi := &file_statemesh_v1_common_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1038,7 +1133,7 @@ func (x *Span) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Span.ProtoReflect.Descriptor instead.
 func (*Span) Descriptor() ([]byte, []int) {
-	return file_statemesh_v1_common_proto_rawDescGZIP(), []int{8}
+	return file_statemesh_v1_common_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Span) GetStartMs() int64 {
@@ -1059,7 +1154,7 @@ var File_statemesh_v1_common_proto protoreflect.FileDescriptor
 
 const file_statemesh_v1_common_proto_rawDesc = "" +
 	"\n" +
-	"\x19statemesh/v1/common.proto\x12\fstatemesh.v1\x1a\x1egoogle/protobuf/duration.proto\"\xf8\x02\n" +
+	"\x19statemesh/v1/common.proto\x12\fstatemesh.v1\x1a\x1egoogle/protobuf/duration.proto\"\x9f\x03\n" +
 	"\vReadOptions\x12>\n" +
 	"\rmax_staleness\x18\x01 \x01(\v2\x19.google.protobuf.DurationR\fmaxStaleness\x12-\n" +
 	"\x05cache\x18\x02 \x01(\x0e2\x17.statemesh.v1.CacheModeR\x05cache\x12:\n" +
@@ -1067,10 +1162,17 @@ const file_statemesh_v1_common_proto_rawDesc = "" +
 	"\x04role\x18\x04 \x01(\x0e2\x1c.statemesh.v1.RolePreferenceR\x04role\x12\x19\n" +
 	"\bat_least\x18\x05 \x03(\fR\aatLeast\x12-\n" +
 	"\x04wait\x18\x06 \x01(\v2\x19.google.protobuf.DurationR\x04wait\x12B\n" +
-	"\x11at_least_position\x18\b \x01(\v2\x16.statemesh.v1.PositionR\x0fatLeastPosition\"9\n" +
+	"\x11at_least_position\x18\b \x01(\v2\x16.statemesh.v1.PositionR\x0fatLeastPosition\x12%\n" +
+	"\x0eaccept_partial\x18\t \x01(\bR\racceptPartial\"\xb6\x01\n" +
+	"\fPartialState\x12\x1a\n" +
+	"\brestored\x18\x01 \x01(\x03R\brestored\x12\x14\n" +
+	"\x05total\x18\x02 \x01(\x03R\x05total\x126\n" +
+	"\ttime_left\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\btimeLeft\x12)\n" +
+	"\x0estream_time_ms\x18\x04 \x01(\x03H\x00R\fstreamTimeMs\x88\x01\x01B\x11\n" +
+	"\x0f_stream_time_ms\"9\n" +
 	"\vInstanceRef\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1a\n" +
-	"\bendpoint\x18\x02 \x01(\tR\bendpoint\"\xef\x02\n" +
+	"\bendpoint\x18\x02 \x01(\tR\bendpoint\"\xa5\x03\n" +
 	"\x06Answer\x12\x1c\n" +
 	"\tpartition\x18\x01 \x01(\x05R\tpartition\x12&\n" +
 	"\x04role\x18\x02 \x01(\x0e2\x12.statemesh.v1.RoleR\x04role\x12:\n" +
@@ -1081,7 +1183,9 @@ const file_statemesh_v1_common_proto_rawDesc = "" +
 	"\bposition\x18\x06 \x01(\v2\x16.statemesh.v1.PositionR\bposition\x12\x1a\n" +
 	"\bsequence\x18\a \x01(\x03R\bsequence\x12\x14\n" +
 	"\x05token\x18\b \x01(\fR\x05token\x12:\n" +
-	"\tisolation\x18\t \x01(\x0e2\x1c.statemesh.v1.IsolationLevelR\tisolation\"?\n" +
+	"\tisolation\x18\t \x01(\x0e2\x1c.statemesh.v1.IsolationLevelR\tisolation\x124\n" +
+	"\apartial\x18\n" +
+	" \x01(\v2\x1a.statemesh.v1.PartialStateR\apartial\"?\n" +
 	"\bPosition\x123\n" +
 	"\x06topics\x18\x01 \x03(\v2\x1b.statemesh.v1.TopicPositionR\x06topics\"d\n" +
 	"\rTopicPosition\x12\x14\n" +
@@ -1154,7 +1258,7 @@ func file_statemesh_v1_common_proto_rawDescGZIP() []byte {
 }
 
 var file_statemesh_v1_common_proto_enumTypes = make([]protoimpl.EnumInfo, 6)
-var file_statemesh_v1_common_proto_msgTypes = make([]protoimpl.MessageInfo, 9)
+var file_statemesh_v1_common_proto_msgTypes = make([]protoimpl.MessageInfo, 10)
 var file_statemesh_v1_common_proto_goTypes = []any{
 	(Role)(0),                   // 0: statemesh.v1.Role
 	(RolePreference)(0),         // 1: statemesh.v1.RolePreference
@@ -1163,36 +1267,39 @@ var file_statemesh_v1_common_proto_goTypes = []any{
 	(Format)(0),                 // 4: statemesh.v1.Format
 	(StoreKind)(0),              // 5: statemesh.v1.StoreKind
 	(*ReadOptions)(nil),         // 6: statemesh.v1.ReadOptions
-	(*InstanceRef)(nil),         // 7: statemesh.v1.InstanceRef
-	(*Answer)(nil),              // 8: statemesh.v1.Answer
-	(*Position)(nil),            // 9: statemesh.v1.Position
-	(*TopicPosition)(nil),       // 10: statemesh.v1.TopicPosition
-	(*PartitionOffset)(nil),     // 11: statemesh.v1.PartitionOffset
-	(*Value)(nil),               // 12: statemesh.v1.Value
-	(*TypedValue)(nil),          // 13: statemesh.v1.TypedValue
-	(*Span)(nil),                // 14: statemesh.v1.Span
-	(*durationpb.Duration)(nil), // 15: google.protobuf.Duration
+	(*PartialState)(nil),        // 7: statemesh.v1.PartialState
+	(*InstanceRef)(nil),         // 8: statemesh.v1.InstanceRef
+	(*Answer)(nil),              // 9: statemesh.v1.Answer
+	(*Position)(nil),            // 10: statemesh.v1.Position
+	(*TopicPosition)(nil),       // 11: statemesh.v1.TopicPosition
+	(*PartitionOffset)(nil),     // 12: statemesh.v1.PartitionOffset
+	(*Value)(nil),               // 13: statemesh.v1.Value
+	(*TypedValue)(nil),          // 14: statemesh.v1.TypedValue
+	(*Span)(nil),                // 15: statemesh.v1.Span
+	(*durationpb.Duration)(nil), // 16: google.protobuf.Duration
 }
 var file_statemesh_v1_common_proto_depIdxs = []int32{
-	15, // 0: statemesh.v1.ReadOptions.max_staleness:type_name -> google.protobuf.Duration
+	16, // 0: statemesh.v1.ReadOptions.max_staleness:type_name -> google.protobuf.Duration
 	3,  // 1: statemesh.v1.ReadOptions.cache:type_name -> statemesh.v1.CacheMode
 	2,  // 2: statemesh.v1.ReadOptions.isolation:type_name -> statemesh.v1.IsolationLevel
 	1,  // 3: statemesh.v1.ReadOptions.role:type_name -> statemesh.v1.RolePreference
-	15, // 4: statemesh.v1.ReadOptions.wait:type_name -> google.protobuf.Duration
-	9,  // 5: statemesh.v1.ReadOptions.at_least_position:type_name -> statemesh.v1.Position
-	0,  // 6: statemesh.v1.Answer.role:type_name -> statemesh.v1.Role
-	7,  // 7: statemesh.v1.Answer.answered_by:type_name -> statemesh.v1.InstanceRef
-	15, // 8: statemesh.v1.Answer.age:type_name -> google.protobuf.Duration
-	9,  // 9: statemesh.v1.Answer.position:type_name -> statemesh.v1.Position
-	2,  // 10: statemesh.v1.Answer.isolation:type_name -> statemesh.v1.IsolationLevel
-	10, // 11: statemesh.v1.Position.topics:type_name -> statemesh.v1.TopicPosition
-	11, // 12: statemesh.v1.TopicPosition.partitions:type_name -> statemesh.v1.PartitionOffset
-	13, // 13: statemesh.v1.Value.typed:type_name -> statemesh.v1.TypedValue
-	14, // [14:14] is the sub-list for method output_type
-	14, // [14:14] is the sub-list for method input_type
-	14, // [14:14] is the sub-list for extension type_name
-	14, // [14:14] is the sub-list for extension extendee
-	0,  // [0:14] is the sub-list for field type_name
+	16, // 4: statemesh.v1.ReadOptions.wait:type_name -> google.protobuf.Duration
+	10, // 5: statemesh.v1.ReadOptions.at_least_position:type_name -> statemesh.v1.Position
+	16, // 6: statemesh.v1.PartialState.time_left:type_name -> google.protobuf.Duration
+	0,  // 7: statemesh.v1.Answer.role:type_name -> statemesh.v1.Role
+	8,  // 8: statemesh.v1.Answer.answered_by:type_name -> statemesh.v1.InstanceRef
+	16, // 9: statemesh.v1.Answer.age:type_name -> google.protobuf.Duration
+	10, // 10: statemesh.v1.Answer.position:type_name -> statemesh.v1.Position
+	2,  // 11: statemesh.v1.Answer.isolation:type_name -> statemesh.v1.IsolationLevel
+	7,  // 12: statemesh.v1.Answer.partial:type_name -> statemesh.v1.PartialState
+	11, // 13: statemesh.v1.Position.topics:type_name -> statemesh.v1.TopicPosition
+	12, // 14: statemesh.v1.TopicPosition.partitions:type_name -> statemesh.v1.PartitionOffset
+	14, // 15: statemesh.v1.Value.typed:type_name -> statemesh.v1.TypedValue
+	16, // [16:16] is the sub-list for method output_type
+	16, // [16:16] is the sub-list for method input_type
+	16, // [16:16] is the sub-list for extension type_name
+	16, // [16:16] is the sub-list for extension extendee
+	0,  // [0:16] is the sub-list for field type_name
 }
 
 func init() { file_statemesh_v1_common_proto_init() }
@@ -1200,22 +1307,23 @@ func file_statemesh_v1_common_proto_init() {
 	if File_statemesh_v1_common_proto != nil {
 		return
 	}
-	file_statemesh_v1_common_proto_msgTypes[6].OneofWrappers = []any{}
-	file_statemesh_v1_common_proto_msgTypes[7].OneofWrappers = []any{
+	file_statemesh_v1_common_proto_msgTypes[1].OneofWrappers = []any{}
+	file_statemesh_v1_common_proto_msgTypes[7].OneofWrappers = []any{}
+	file_statemesh_v1_common_proto_msgTypes[8].OneofWrappers = []any{
 		(*TypedValue_StringValue)(nil),
 		(*TypedValue_Int64Value)(nil),
 		(*TypedValue_DoubleValue)(nil),
 		(*TypedValue_BoolValue)(nil),
 		(*TypedValue_JsonValue)(nil),
 	}
-	file_statemesh_v1_common_proto_msgTypes[8].OneofWrappers = []any{}
+	file_statemesh_v1_common_proto_msgTypes[9].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_statemesh_v1_common_proto_rawDesc), len(file_statemesh_v1_common_proto_rawDesc)),
 			NumEnums:      6,
-			NumMessages:   9,
+			NumMessages:   10,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

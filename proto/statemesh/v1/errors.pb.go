@@ -32,7 +32,8 @@ type Reason int32
 const (
 	// Not sent by a server.
 	Reason_REASON_UNSPECIFIED Reason = 0
-	// NOT_FOUND: the key has no value; detail not_found. A proof, see QueryService.Get.
+	// NOT_FOUND: the key has no value; detail not_found. A proof, see QueryService.Get, unless the caller accepts partial state and
+	// the detail's answer says that it is one.
 	Reason_REASON_KEY_NOT_FOUND Reason = 1
 	// NOT_FOUND: the application has no such store; detail unknown_store. Asking again does not help.
 	Reason_REASON_UNKNOWN_STORE Reason = 2
@@ -457,7 +458,8 @@ func (*ErrorDetail_NotActive) isErrorDetail_Detail() {}
 // NotFoundDetail says who proved the absence.
 type NotFoundDetail struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The replica, its age and position. Absent in a NOT_FOUND that was not produced by a read.
+	// The replica, its age and position. Absent in a NOT_FOUND that was not produced by a read. With Answer.partial it is no
+	// proof: the key is not in what is restored so far.
 	Answer        *Answer `protobuf:"bytes,1,opt,name=answer,proto3" json:"answer,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -794,7 +796,12 @@ type NotReadyDetail struct {
 	// Changelog offsets to restore in all.
 	Total int64 `protobuf:"varint,3,opt,name=total,proto3" json:"total,omitempty"`
 	// When to ask again; absent when the server cannot tell.
-	RetryAfter    *durationpb.Duration `protobuf:"bytes,4,opt,name=retry_after,json=retryAfter,proto3" json:"retry_after,omitempty"`
+	RetryAfter *durationpb.Duration `protobuf:"bytes,4,opt,name=retry_after,json=retryAfter,proto3" json:"retry_after,omitempty"`
+	// How long the rest of a restore will take at the rate so far; absent when that is unknown.
+	TimeLeft *durationpb.Duration `protobuf:"bytes,5,opt,name=time_left,json=timeLeft,proto3" json:"time_left,omitempty"`
+	// The copy is being built, from its changelogs or from another instance's, which takes its time. Else it is there, or about to
+	// come, and what is missing is a matter of moments.
+	Building      bool `protobuf:"varint,6,opt,name=building,proto3" json:"building,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -855,6 +862,20 @@ func (x *NotReadyDetail) GetRetryAfter() *durationpb.Duration {
 		return x.RetryAfter
 	}
 	return nil
+}
+
+func (x *NotReadyDetail) GetTimeLeft() *durationpb.Duration {
+	if x != nil {
+		return x.TimeLeft
+	}
+	return nil
+}
+
+func (x *NotReadyDetail) GetBuilding() bool {
+	if x != nil {
+		return x.Building
+	}
+	return false
 }
 
 // NoReplicaDetail lists who was considered.
@@ -1298,13 +1319,15 @@ const file_statemesh_v1_errors_proto_rawDesc = "" +
 	"\asetting\x18\x04 \x01(\tR\asetting\"N\n" +
 	"\vMovedDetail\x12)\n" +
 	"\x02to\x18\x01 \x01(\v2\x19.statemesh.v1.InstanceRefR\x02to\x12\x14\n" +
-	"\x05epoch\x18\x02 \x01(\x03R\x05epoch\"\x94\x01\n" +
+	"\x05epoch\x18\x02 \x01(\x03R\x05epoch\"\xe8\x01\n" +
 	"\x0eNotReadyDetail\x12\x14\n" +
 	"\x05cause\x18\x01 \x01(\tR\x05cause\x12\x1a\n" +
 	"\brestored\x18\x02 \x01(\x03R\brestored\x12\x14\n" +
 	"\x05total\x18\x03 \x01(\x03R\x05total\x12:\n" +
 	"\vretry_after\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\n" +
-	"retryAfter\"`\n" +
+	"retryAfter\x126\n" +
+	"\ttime_left\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\btimeLeft\x12\x1a\n" +
+	"\bbuilding\x18\x06 \x01(\bR\bbuilding\"`\n" +
 	"\x0fNoReplicaDetail\x12\x14\n" +
 	"\x05epoch\x18\x01 \x01(\x03R\x05epoch\x127\n" +
 	"\n" +
@@ -1412,18 +1435,19 @@ var file_statemesh_v1_errors_proto_depIdxs = []int32{
 	17, // 15: statemesh.v1.WrongStoreKindDetail.kind:type_name -> statemesh.v1.StoreKind
 	18, // 16: statemesh.v1.MovedDetail.to:type_name -> statemesh.v1.InstanceRef
 	19, // 17: statemesh.v1.NotReadyDetail.retry_after:type_name -> google.protobuf.Duration
-	10, // 18: statemesh.v1.NoReplicaDetail.candidates:type_name -> statemesh.v1.Candidate
-	18, // 19: statemesh.v1.Candidate.instance:type_name -> statemesh.v1.InstanceRef
-	20, // 20: statemesh.v1.Candidate.role:type_name -> statemesh.v1.Role
-	19, // 21: statemesh.v1.OverloadedDetail.retry_after:type_name -> google.protobuf.Duration
-	19, // 22: statemesh.v1.BehindDetail.retry_after:type_name -> google.protobuf.Duration
-	20, // 23: statemesh.v1.NotActiveDetail.role:type_name -> statemesh.v1.Role
-	19, // 24: statemesh.v1.NotActiveDetail.retry_after:type_name -> google.protobuf.Duration
-	25, // [25:25] is the sub-list for method output_type
-	25, // [25:25] is the sub-list for method input_type
-	25, // [25:25] is the sub-list for extension type_name
-	25, // [25:25] is the sub-list for extension extendee
-	0,  // [0:25] is the sub-list for field type_name
+	19, // 18: statemesh.v1.NotReadyDetail.time_left:type_name -> google.protobuf.Duration
+	10, // 19: statemesh.v1.NoReplicaDetail.candidates:type_name -> statemesh.v1.Candidate
+	18, // 20: statemesh.v1.Candidate.instance:type_name -> statemesh.v1.InstanceRef
+	20, // 21: statemesh.v1.Candidate.role:type_name -> statemesh.v1.Role
+	19, // 22: statemesh.v1.OverloadedDetail.retry_after:type_name -> google.protobuf.Duration
+	19, // 23: statemesh.v1.BehindDetail.retry_after:type_name -> google.protobuf.Duration
+	20, // 24: statemesh.v1.NotActiveDetail.role:type_name -> statemesh.v1.Role
+	19, // 25: statemesh.v1.NotActiveDetail.retry_after:type_name -> google.protobuf.Duration
+	26, // [26:26] is the sub-list for method output_type
+	26, // [26:26] is the sub-list for method input_type
+	26, // [26:26] is the sub-list for extension type_name
+	26, // [26:26] is the sub-list for extension extendee
+	0,  // [0:26] is the sub-list for field type_name
 }
 
 func init() { file_statemesh_v1_errors_proto_init() }

@@ -11,6 +11,7 @@ package statemeshv1
 import (
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
+	durationpb "google.golang.org/protobuf/types/known/durationpb"
 	reflect "reflect"
 	sync "sync"
 	unsafe "unsafe"
@@ -22,6 +23,136 @@ const (
 	// Verify that runtime/protoimpl is sufficiently up-to-date.
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
+
+// HoldingRole says what an instance has a task's state for.
+type HoldingRole int32
+
+const (
+	// Not set.
+	HoldingRole_HOLDING_ROLE_UNSPECIFIED HoldingRole = 0
+	// The instance runs the task.
+	HoldingRole_HOLDING_ROLE_OWNER HoldingRole = 1
+	// It follows the task's changelogs, to answer and to take over.
+	HoldingRole_HOLDING_ROLE_STANDBY HoldingRole = 2
+	// It is built where the task is to run, which comes here once it has caught up.
+	HoldingRole_HOLDING_ROLE_WARMUP HoldingRole = 3
+	// What an instance has kept of a task that it ran: it answers until the new owner does, and as long as it is young enough.
+	HoldingRole_HOLDING_ROLE_RETAINED HoldingRole = 4
+)
+
+// Enum value maps for HoldingRole.
+var (
+	HoldingRole_name = map[int32]string{
+		0: "HOLDING_ROLE_UNSPECIFIED",
+		1: "HOLDING_ROLE_OWNER",
+		2: "HOLDING_ROLE_STANDBY",
+		3: "HOLDING_ROLE_WARMUP",
+		4: "HOLDING_ROLE_RETAINED",
+	}
+	HoldingRole_value = map[string]int32{
+		"HOLDING_ROLE_UNSPECIFIED": 0,
+		"HOLDING_ROLE_OWNER":       1,
+		"HOLDING_ROLE_STANDBY":     2,
+		"HOLDING_ROLE_WARMUP":      3,
+		"HOLDING_ROLE_RETAINED":    4,
+	}
+)
+
+func (x HoldingRole) Enum() *HoldingRole {
+	p := new(HoldingRole)
+	*p = x
+	return p
+}
+
+func (x HoldingRole) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (HoldingRole) Descriptor() protoreflect.EnumDescriptor {
+	return file_statemesh_v1_metadata_proto_enumTypes[0].Descriptor()
+}
+
+func (HoldingRole) Type() protoreflect.EnumType {
+	return &file_statemesh_v1_metadata_proto_enumTypes[0]
+}
+
+func (x HoldingRole) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use HoldingRole.Descriptor instead.
+func (HoldingRole) EnumDescriptor() ([]byte, []int) {
+	return file_statemesh_v1_metadata_proto_rawDescGZIP(), []int{0}
+}
+
+// HoldingState says how far the copy is that an instance has.
+type HoldingState int32
+
+const (
+	// Not set.
+	HoldingState_HOLDING_STATE_UNSPECIFIED HoldingState = 0
+	// It is being opened, or it is not yet known what there is to read.
+	HoldingState_HOLDING_STATE_STARTING HoldingState = 1
+	// It reads the changelogs and answers nothing until it is whole, but partial reads.
+	HoldingState_HOLDING_STATE_RESTORING HoldingState = 2
+	// The owner's, and whole: it answers.
+	HoldingState_HOLDING_STATE_SERVING HoldingState = 3
+	// Whole, and followed: it answers reads within their bound.
+	HoldingState_HOLDING_STATE_FOLLOWING HoldingState = 4
+	// Whole, and nobody follows any more: it answers reads within their bound while it is young enough.
+	HoldingState_HOLDING_STATE_RESTING HoldingState = 5
+	// It takes the rows of another instance's copy and answers nothing until it is whole.
+	HoldingState_HOLDING_STATE_COPYING HoldingState = 6
+)
+
+// Enum value maps for HoldingState.
+var (
+	HoldingState_name = map[int32]string{
+		0: "HOLDING_STATE_UNSPECIFIED",
+		1: "HOLDING_STATE_STARTING",
+		2: "HOLDING_STATE_RESTORING",
+		3: "HOLDING_STATE_SERVING",
+		4: "HOLDING_STATE_FOLLOWING",
+		5: "HOLDING_STATE_RESTING",
+		6: "HOLDING_STATE_COPYING",
+	}
+	HoldingState_value = map[string]int32{
+		"HOLDING_STATE_UNSPECIFIED": 0,
+		"HOLDING_STATE_STARTING":    1,
+		"HOLDING_STATE_RESTORING":   2,
+		"HOLDING_STATE_SERVING":     3,
+		"HOLDING_STATE_FOLLOWING":   4,
+		"HOLDING_STATE_RESTING":     5,
+		"HOLDING_STATE_COPYING":     6,
+	}
+)
+
+func (x HoldingState) Enum() *HoldingState {
+	p := new(HoldingState)
+	*p = x
+	return p
+}
+
+func (x HoldingState) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (HoldingState) Descriptor() protoreflect.EnumDescriptor {
+	return file_statemesh_v1_metadata_proto_enumTypes[1].Descriptor()
+}
+
+func (HoldingState) Type() protoreflect.EnumType {
+	return &file_statemesh_v1_metadata_proto_enumTypes[1]
+}
+
+func (x HoldingState) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use HoldingState.Descriptor instead.
+func (HoldingState) EnumDescriptor() ([]byte, []int) {
+	return file_statemesh_v1_metadata_proto_rawDescGZIP(), []int{1}
+}
 
 // Task names one partition of one sub-topology (upstream's TaskId).
 type Task struct {
@@ -92,7 +223,10 @@ type Instance struct {
 	// The tasks it owns, ascending.
 	Active []*Task `protobuf:"bytes,5,rep,name=active,proto3" json:"active,omitempty"`
 	// The tasks it follows, ascending.
-	Standby       []*Task `protobuf:"bytes,6,rep,name=standby,proto3" json:"standby,omitempty"`
+	Standby []*Task `protobuf:"bytes,6,rep,name=standby,proto3" json:"standby,omitempty"`
+	// What it says of its copies. Only in a ListInstancesResponse, when it was asked for: lags change all the time, and the
+	// metadata does not.
+	Holdings      *Holdings `protobuf:"bytes,7,opt,name=holdings,proto3" json:"holdings,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -169,6 +303,205 @@ func (x *Instance) GetStandby() []*Task {
 	return nil
 }
 
+func (x *Instance) GetHoldings() *Holdings {
+	if x != nil {
+		return x.Holdings
+	}
+	return nil
+}
+
+// Holding is one task's state on one instance, in the instance's own words.
+type Holding struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The task.
+	Task *Task `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"`
+	// What the copy is for.
+	Role HoldingRole `protobuf:"varint,2,opt,name=role,proto3,enum=statemesh.v1.HoldingRole" json:"role,omitempty"`
+	// How far it is.
+	State HoldingState `protobuf:"varint,3,opt,name=state,proto3,enum=statemesh.v1.HoldingState" json:"state,omitempty"`
+	// Changelog offsets restored so far, while it restores, or rows that have come of another instance's copy; both counts are
+	// 0 when unknown.
+	Restored int64 `protobuf:"varint,4,opt,name=restored,proto3" json:"restored,omitempty"`
+	// Changelog offsets to restore in all, or about how many rows the other copy has.
+	Total int64 `protobuf:"varint,5,opt,name=total,proto3" json:"total,omitempty"`
+	// How long the rest will take at the rate so far; absent when that is unknown.
+	TimeLeft *durationpb.Duration `protobuf:"bytes,6,opt,name=time_left,json=timeLeft,proto3" json:"time_left,omitempty"`
+	// Changelog offsets that are known and not applied; absent when the ends are unknown. 0 for an owner that serves.
+	Lag *int64 `protobuf:"varint,7,opt,name=lag,proto3,oneof" json:"lag,omitempty"`
+	// The proven upper limit of how old the copy was when it was looked at; absent when nothing is proven.
+	Age *durationpb.Duration `protobuf:"bytes,8,opt,name=age,proto3" json:"age,omitempty"`
+	// The id of the instance whose copy it takes; empty otherwise.
+	FromInstance string `protobuf:"bytes,9,opt,name=from_instance,json=fromInstance,proto3" json:"from_instance,omitempty"`
+	// How many bytes of keys and values have come of that copy.
+	Bytes         int64 `protobuf:"varint,10,opt,name=bytes,proto3" json:"bytes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Holding) Reset() {
+	*x = Holding{}
+	mi := &file_statemesh_v1_metadata_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Holding) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Holding) ProtoMessage() {}
+
+func (x *Holding) ProtoReflect() protoreflect.Message {
+	mi := &file_statemesh_v1_metadata_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Holding.ProtoReflect.Descriptor instead.
+func (*Holding) Descriptor() ([]byte, []int) {
+	return file_statemesh_v1_metadata_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *Holding) GetTask() *Task {
+	if x != nil {
+		return x.Task
+	}
+	return nil
+}
+
+func (x *Holding) GetRole() HoldingRole {
+	if x != nil {
+		return x.Role
+	}
+	return HoldingRole_HOLDING_ROLE_UNSPECIFIED
+}
+
+func (x *Holding) GetState() HoldingState {
+	if x != nil {
+		return x.State
+	}
+	return HoldingState_HOLDING_STATE_UNSPECIFIED
+}
+
+func (x *Holding) GetRestored() int64 {
+	if x != nil {
+		return x.Restored
+	}
+	return 0
+}
+
+func (x *Holding) GetTotal() int64 {
+	if x != nil {
+		return x.Total
+	}
+	return 0
+}
+
+func (x *Holding) GetTimeLeft() *durationpb.Duration {
+	if x != nil {
+		return x.TimeLeft
+	}
+	return nil
+}
+
+func (x *Holding) GetLag() int64 {
+	if x != nil && x.Lag != nil {
+		return *x.Lag
+	}
+	return 0
+}
+
+func (x *Holding) GetAge() *durationpb.Duration {
+	if x != nil {
+		return x.Age
+	}
+	return nil
+}
+
+func (x *Holding) GetFromInstance() string {
+	if x != nil {
+		return x.FromInstance
+	}
+	return ""
+}
+
+func (x *Holding) GetBytes() int64 {
+	if x != nil {
+		return x.Bytes
+	}
+	return 0
+}
+
+// Holdings are what one instance says that it has.
+type Holdings struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Ascending by task.
+	Holdings []*Holding `protobuf:"bytes,1,rep,name=holdings,proto3" json:"holdings,omitempty"`
+	// How long before this answer was sent the instance looked, at most. Add it to the age of a copy.
+	LookedBefore *durationpb.Duration `protobuf:"bytes,2,opt,name=looked_before,json=lookedBefore,proto3" json:"looked_before,omitempty"`
+	// Why nothing is known of the instance's copies; empty when they are.
+	Problem       string `protobuf:"bytes,3,opt,name=problem,proto3" json:"problem,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Holdings) Reset() {
+	*x = Holdings{}
+	mi := &file_statemesh_v1_metadata_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Holdings) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Holdings) ProtoMessage() {}
+
+func (x *Holdings) ProtoReflect() protoreflect.Message {
+	mi := &file_statemesh_v1_metadata_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Holdings.ProtoReflect.Descriptor instead.
+func (*Holdings) Descriptor() ([]byte, []int) {
+	return file_statemesh_v1_metadata_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *Holdings) GetHoldings() []*Holding {
+	if x != nil {
+		return x.Holdings
+	}
+	return nil
+}
+
+func (x *Holdings) GetLookedBefore() *durationpb.Duration {
+	if x != nil {
+		return x.LookedBefore
+	}
+	return nil
+}
+
+func (x *Holdings) GetProblem() string {
+	if x != nil {
+		return x.Problem
+	}
+	return ""
+}
+
 // Store is what a caller needs to know to ask a store.
 type Store struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -202,7 +535,7 @@ type Store struct {
 
 func (x *Store) Reset() {
 	*x = Store{}
-	mi := &file_statemesh_v1_metadata_proto_msgTypes[2]
+	mi := &file_statemesh_v1_metadata_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -214,7 +547,7 @@ func (x *Store) String() string {
 func (*Store) ProtoMessage() {}
 
 func (x *Store) ProtoReflect() protoreflect.Message {
-	mi := &file_statemesh_v1_metadata_proto_msgTypes[2]
+	mi := &file_statemesh_v1_metadata_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -227,7 +560,7 @@ func (x *Store) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Store.ProtoReflect.Descriptor instead.
 func (*Store) Descriptor() ([]byte, []int) {
-	return file_statemesh_v1_metadata_proto_rawDescGZIP(), []int{2}
+	return file_statemesh_v1_metadata_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *Store) GetName() string {
@@ -313,7 +646,7 @@ type MovingTask struct {
 
 func (x *MovingTask) Reset() {
 	*x = MovingTask{}
-	mi := &file_statemesh_v1_metadata_proto_msgTypes[3]
+	mi := &file_statemesh_v1_metadata_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -325,7 +658,7 @@ func (x *MovingTask) String() string {
 func (*MovingTask) ProtoMessage() {}
 
 func (x *MovingTask) ProtoReflect() protoreflect.Message {
-	mi := &file_statemesh_v1_metadata_proto_msgTypes[3]
+	mi := &file_statemesh_v1_metadata_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -338,7 +671,7 @@ func (x *MovingTask) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MovingTask.ProtoReflect.Descriptor instead.
 func (*MovingTask) Descriptor() ([]byte, []int) {
-	return file_statemesh_v1_metadata_proto_rawDescGZIP(), []int{3}
+	return file_statemesh_v1_metadata_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *MovingTask) GetTask() *Task {
@@ -374,7 +707,7 @@ type MetadataSnapshot struct {
 
 func (x *MetadataSnapshot) Reset() {
 	*x = MetadataSnapshot{}
-	mi := &file_statemesh_v1_metadata_proto_msgTypes[4]
+	mi := &file_statemesh_v1_metadata_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -386,7 +719,7 @@ func (x *MetadataSnapshot) String() string {
 func (*MetadataSnapshot) ProtoMessage() {}
 
 func (x *MetadataSnapshot) ProtoReflect() protoreflect.Message {
-	mi := &file_statemesh_v1_metadata_proto_msgTypes[4]
+	mi := &file_statemesh_v1_metadata_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -399,7 +732,7 @@ func (x *MetadataSnapshot) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MetadataSnapshot.ProtoReflect.Descriptor instead.
 func (*MetadataSnapshot) Descriptor() ([]byte, []int) {
-	return file_statemesh_v1_metadata_proto_rawDescGZIP(), []int{4}
+	return file_statemesh_v1_metadata_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *MetadataSnapshot) GetApplication() string {
@@ -446,7 +779,7 @@ type ListStoresRequest struct {
 
 func (x *ListStoresRequest) Reset() {
 	*x = ListStoresRequest{}
-	mi := &file_statemesh_v1_metadata_proto_msgTypes[5]
+	mi := &file_statemesh_v1_metadata_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -458,7 +791,7 @@ func (x *ListStoresRequest) String() string {
 func (*ListStoresRequest) ProtoMessage() {}
 
 func (x *ListStoresRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_statemesh_v1_metadata_proto_msgTypes[5]
+	mi := &file_statemesh_v1_metadata_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -471,7 +804,7 @@ func (x *ListStoresRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListStoresRequest.ProtoReflect.Descriptor instead.
 func (*ListStoresRequest) Descriptor() ([]byte, []int) {
-	return file_statemesh_v1_metadata_proto_rawDescGZIP(), []int{5}
+	return file_statemesh_v1_metadata_proto_rawDescGZIP(), []int{7}
 }
 
 // ListStoresResponse lists the stores.
@@ -489,7 +822,7 @@ type ListStoresResponse struct {
 
 func (x *ListStoresResponse) Reset() {
 	*x = ListStoresResponse{}
-	mi := &file_statemesh_v1_metadata_proto_msgTypes[6]
+	mi := &file_statemesh_v1_metadata_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -501,7 +834,7 @@ func (x *ListStoresResponse) String() string {
 func (*ListStoresResponse) ProtoMessage() {}
 
 func (x *ListStoresResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_statemesh_v1_metadata_proto_msgTypes[6]
+	mi := &file_statemesh_v1_metadata_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -514,7 +847,7 @@ func (x *ListStoresResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListStoresResponse.ProtoReflect.Descriptor instead.
 func (*ListStoresResponse) Descriptor() ([]byte, []int) {
-	return file_statemesh_v1_metadata_proto_rawDescGZIP(), []int{6}
+	return file_statemesh_v1_metadata_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *ListStoresResponse) GetApplication() string {
@@ -542,14 +875,17 @@ func (x *ListStoresResponse) GetStores() []*Store {
 type ListInstancesRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Only instances that hold a partition of this store, as owner or as replica. Absent: all.
-	Store         *string `protobuf:"bytes,1,opt,name=store,proto3,oneof" json:"store,omitempty"`
+	Store *string `protobuf:"bytes,1,opt,name=store,proto3,oneof" json:"store,omitempty"`
+	// Also how far each copy is: the instance that is called asks all the others, for up to a second each. One that does not
+	// answer is listed with the reason. What a peer forwards is answered with the instance's own alone.
+	WithHoldings  bool `protobuf:"varint,2,opt,name=with_holdings,json=withHoldings,proto3" json:"with_holdings,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ListInstancesRequest) Reset() {
 	*x = ListInstancesRequest{}
-	mi := &file_statemesh_v1_metadata_proto_msgTypes[7]
+	mi := &file_statemesh_v1_metadata_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -561,7 +897,7 @@ func (x *ListInstancesRequest) String() string {
 func (*ListInstancesRequest) ProtoMessage() {}
 
 func (x *ListInstancesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_statemesh_v1_metadata_proto_msgTypes[7]
+	mi := &file_statemesh_v1_metadata_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -574,7 +910,7 @@ func (x *ListInstancesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListInstancesRequest.ProtoReflect.Descriptor instead.
 func (*ListInstancesRequest) Descriptor() ([]byte, []int) {
-	return file_statemesh_v1_metadata_proto_rawDescGZIP(), []int{7}
+	return file_statemesh_v1_metadata_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *ListInstancesRequest) GetStore() string {
@@ -582,6 +918,13 @@ func (x *ListInstancesRequest) GetStore() string {
 		return *x.Store
 	}
 	return ""
+}
+
+func (x *ListInstancesRequest) GetWithHoldings() bool {
+	if x != nil {
+		return x.WithHoldings
+	}
+	return false
 }
 
 // ListInstancesResponse lists the instances.
@@ -601,7 +944,7 @@ type ListInstancesResponse struct {
 
 func (x *ListInstancesResponse) Reset() {
 	*x = ListInstancesResponse{}
-	mi := &file_statemesh_v1_metadata_proto_msgTypes[8]
+	mi := &file_statemesh_v1_metadata_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -613,7 +956,7 @@ func (x *ListInstancesResponse) String() string {
 func (*ListInstancesResponse) ProtoMessage() {}
 
 func (x *ListInstancesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_statemesh_v1_metadata_proto_msgTypes[8]
+	mi := &file_statemesh_v1_metadata_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -626,7 +969,7 @@ func (x *ListInstancesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListInstancesResponse.ProtoReflect.Descriptor instead.
 func (*ListInstancesResponse) Descriptor() ([]byte, []int) {
-	return file_statemesh_v1_metadata_proto_rawDescGZIP(), []int{8}
+	return file_statemesh_v1_metadata_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *ListInstancesResponse) GetApplication() string {
@@ -670,7 +1013,7 @@ type FindOwnerRequest struct {
 
 func (x *FindOwnerRequest) Reset() {
 	*x = FindOwnerRequest{}
-	mi := &file_statemesh_v1_metadata_proto_msgTypes[9]
+	mi := &file_statemesh_v1_metadata_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -682,7 +1025,7 @@ func (x *FindOwnerRequest) String() string {
 func (*FindOwnerRequest) ProtoMessage() {}
 
 func (x *FindOwnerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_statemesh_v1_metadata_proto_msgTypes[9]
+	mi := &file_statemesh_v1_metadata_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -695,7 +1038,7 @@ func (x *FindOwnerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FindOwnerRequest.ProtoReflect.Descriptor instead.
 func (*FindOwnerRequest) Descriptor() ([]byte, []int) {
-	return file_statemesh_v1_metadata_proto_rawDescGZIP(), []int{9}
+	return file_statemesh_v1_metadata_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *FindOwnerRequest) GetStore() string {
@@ -731,7 +1074,7 @@ type FindOwnerResponse struct {
 
 func (x *FindOwnerResponse) Reset() {
 	*x = FindOwnerResponse{}
-	mi := &file_statemesh_v1_metadata_proto_msgTypes[10]
+	mi := &file_statemesh_v1_metadata_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -743,7 +1086,7 @@ func (x *FindOwnerResponse) String() string {
 func (*FindOwnerResponse) ProtoMessage() {}
 
 func (x *FindOwnerResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_statemesh_v1_metadata_proto_msgTypes[10]
+	mi := &file_statemesh_v1_metadata_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -756,7 +1099,7 @@ func (x *FindOwnerResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FindOwnerResponse.ProtoReflect.Descriptor instead.
 func (*FindOwnerResponse) Descriptor() ([]byte, []int) {
-	return file_statemesh_v1_metadata_proto_rawDescGZIP(), []int{10}
+	return file_statemesh_v1_metadata_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *FindOwnerResponse) GetPartition() int32 {
@@ -806,7 +1149,7 @@ type WatchRequest struct {
 
 func (x *WatchRequest) Reset() {
 	*x = WatchRequest{}
-	mi := &file_statemesh_v1_metadata_proto_msgTypes[11]
+	mi := &file_statemesh_v1_metadata_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -818,7 +1161,7 @@ func (x *WatchRequest) String() string {
 func (*WatchRequest) ProtoMessage() {}
 
 func (x *WatchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_statemesh_v1_metadata_proto_msgTypes[11]
+	mi := &file_statemesh_v1_metadata_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -831,7 +1174,7 @@ func (x *WatchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRequest.ProtoReflect.Descriptor instead.
 func (*WatchRequest) Descriptor() ([]byte, []int) {
-	return file_statemesh_v1_metadata_proto_rawDescGZIP(), []int{11}
+	return file_statemesh_v1_metadata_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *WatchRequest) GetKnownEpoch() int64 {
@@ -852,7 +1195,7 @@ type WatchResponse struct {
 
 func (x *WatchResponse) Reset() {
 	*x = WatchResponse{}
-	mi := &file_statemesh_v1_metadata_proto_msgTypes[12]
+	mi := &file_statemesh_v1_metadata_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -864,7 +1207,7 @@ func (x *WatchResponse) String() string {
 func (*WatchResponse) ProtoMessage() {}
 
 func (x *WatchResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_statemesh_v1_metadata_proto_msgTypes[12]
+	mi := &file_statemesh_v1_metadata_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -877,7 +1220,7 @@ func (x *WatchResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchResponse.ProtoReflect.Descriptor instead.
 func (*WatchResponse) Descriptor() ([]byte, []int) {
-	return file_statemesh_v1_metadata_proto_rawDescGZIP(), []int{12}
+	return file_statemesh_v1_metadata_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *WatchResponse) GetSnapshot() *MetadataSnapshot {
@@ -891,17 +1234,35 @@ var File_statemesh_v1_metadata_proto protoreflect.FileDescriptor
 
 const file_statemesh_v1_metadata_proto_rawDesc = "" +
 	"\n" +
-	"\x1bstatemesh/v1/metadata.proto\x12\fstatemesh.v1\x1a\x19statemesh/v1/common.proto\"F\n" +
+	"\x1bstatemesh/v1/metadata.proto\x12\fstatemesh.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x19statemesh/v1/common.proto\"F\n" +
 	"\x04Task\x12 \n" +
 	"\vsubtopology\x18\x01 \x01(\x05R\vsubtopology\x12\x1c\n" +
-	"\tpartition\x18\x02 \x01(\x05R\tpartition\"\xc6\x01\n" +
+	"\tpartition\x18\x02 \x01(\x05R\tpartition\"\xfa\x01\n" +
 	"\bInstance\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12 \n" +
 	"\vincarnation\x18\x02 \x01(\tR\vincarnation\x12\x1a\n" +
 	"\bendpoint\x18\x03 \x01(\tR\bendpoint\x12\x12\n" +
 	"\x04rack\x18\x04 \x01(\tR\x04rack\x12*\n" +
 	"\x06active\x18\x05 \x03(\v2\x12.statemesh.v1.TaskR\x06active\x12,\n" +
-	"\astandby\x18\x06 \x03(\v2\x12.statemesh.v1.TaskR\astandby\"\xd0\x02\n" +
+	"\astandby\x18\x06 \x03(\v2\x12.statemesh.v1.TaskR\astandby\x122\n" +
+	"\bholdings\x18\a \x01(\v2\x16.statemesh.v1.HoldingsR\bholdings\"\x83\x03\n" +
+	"\aHolding\x12&\n" +
+	"\x04task\x18\x01 \x01(\v2\x12.statemesh.v1.TaskR\x04task\x12-\n" +
+	"\x04role\x18\x02 \x01(\x0e2\x19.statemesh.v1.HoldingRoleR\x04role\x120\n" +
+	"\x05state\x18\x03 \x01(\x0e2\x1a.statemesh.v1.HoldingStateR\x05state\x12\x1a\n" +
+	"\brestored\x18\x04 \x01(\x03R\brestored\x12\x14\n" +
+	"\x05total\x18\x05 \x01(\x03R\x05total\x126\n" +
+	"\ttime_left\x18\x06 \x01(\v2\x19.google.protobuf.DurationR\btimeLeft\x12\x15\n" +
+	"\x03lag\x18\a \x01(\x03H\x00R\x03lag\x88\x01\x01\x12+\n" +
+	"\x03age\x18\b \x01(\v2\x19.google.protobuf.DurationR\x03age\x12#\n" +
+	"\rfrom_instance\x18\t \x01(\tR\ffromInstance\x12\x14\n" +
+	"\x05bytes\x18\n" +
+	" \x01(\x03R\x05bytesB\x06\n" +
+	"\x04_lag\"\x97\x01\n" +
+	"\bHoldings\x121\n" +
+	"\bholdings\x18\x01 \x03(\v2\x15.statemesh.v1.HoldingR\bholdings\x12>\n" +
+	"\rlooked_before\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\flookedBefore\x12\x18\n" +
+	"\aproblem\x18\x03 \x01(\tR\aproblem\"\xd0\x02\n" +
 	"\x05Store\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12+\n" +
 	"\x04kind\x18\x02 \x01(\x0e2\x17.statemesh.v1.StoreKindR\x04kind\x12 \n" +
@@ -932,9 +1293,10 @@ const file_statemesh_v1_metadata_proto_rawDesc = "" +
 	"\x12ListStoresResponse\x12 \n" +
 	"\vapplication\x18\x01 \x01(\tR\vapplication\x12\x14\n" +
 	"\x05epoch\x18\x02 \x01(\x03R\x05epoch\x12+\n" +
-	"\x06stores\x18\x03 \x03(\v2\x13.statemesh.v1.StoreR\x06stores\";\n" +
+	"\x06stores\x18\x03 \x03(\v2\x13.statemesh.v1.StoreR\x06stores\"`\n" +
 	"\x14ListInstancesRequest\x12\x19\n" +
-	"\x05store\x18\x01 \x01(\tH\x00R\x05store\x88\x01\x01B\b\n" +
+	"\x05store\x18\x01 \x01(\tH\x00R\x05store\x88\x01\x01\x12#\n" +
+	"\rwith_holdings\x18\x02 \x01(\bR\fwithHoldingsB\b\n" +
 	"\x06_store\"\xb7\x01\n" +
 	"\x15ListInstancesResponse\x12 \n" +
 	"\vapplication\x18\x01 \x01(\tR\vapplication\x12\x14\n" +
@@ -955,7 +1317,21 @@ const file_statemesh_v1_metadata_proto_rawDesc = "" +
 	"knownEpoch\x88\x01\x01B\x0e\n" +
 	"\f_known_epoch\"K\n" +
 	"\rWatchResponse\x12:\n" +
-	"\bsnapshot\x18\x01 \x01(\v2\x1e.statemesh.v1.MetadataSnapshotR\bsnapshot2\xce\x02\n" +
+	"\bsnapshot\x18\x01 \x01(\v2\x1e.statemesh.v1.MetadataSnapshotR\bsnapshot*\x91\x01\n" +
+	"\vHoldingRole\x12\x1c\n" +
+	"\x18HOLDING_ROLE_UNSPECIFIED\x10\x00\x12\x16\n" +
+	"\x12HOLDING_ROLE_OWNER\x10\x01\x12\x18\n" +
+	"\x14HOLDING_ROLE_STANDBY\x10\x02\x12\x17\n" +
+	"\x13HOLDING_ROLE_WARMUP\x10\x03\x12\x19\n" +
+	"\x15HOLDING_ROLE_RETAINED\x10\x04*\xd4\x01\n" +
+	"\fHoldingState\x12\x1d\n" +
+	"\x19HOLDING_STATE_UNSPECIFIED\x10\x00\x12\x1a\n" +
+	"\x16HOLDING_STATE_STARTING\x10\x01\x12\x1b\n" +
+	"\x17HOLDING_STATE_RESTORING\x10\x02\x12\x19\n" +
+	"\x15HOLDING_STATE_SERVING\x10\x03\x12\x1b\n" +
+	"\x17HOLDING_STATE_FOLLOWING\x10\x04\x12\x19\n" +
+	"\x15HOLDING_STATE_RESTING\x10\x05\x12\x19\n" +
+	"\x15HOLDING_STATE_COPYING\x10\x062\xce\x02\n" +
 	"\x0fMetadataService\x12O\n" +
 	"\n" +
 	"ListStores\x12\x1f.statemesh.v1.ListStoresRequest\x1a .statemesh.v1.ListStoresResponse\x12X\n" +
@@ -975,52 +1351,66 @@ func file_statemesh_v1_metadata_proto_rawDescGZIP() []byte {
 	return file_statemesh_v1_metadata_proto_rawDescData
 }
 
-var file_statemesh_v1_metadata_proto_msgTypes = make([]protoimpl.MessageInfo, 13)
+var file_statemesh_v1_metadata_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
+var file_statemesh_v1_metadata_proto_msgTypes = make([]protoimpl.MessageInfo, 15)
 var file_statemesh_v1_metadata_proto_goTypes = []any{
-	(*Task)(nil),                  // 0: statemesh.v1.Task
-	(*Instance)(nil),              // 1: statemesh.v1.Instance
-	(*Store)(nil),                 // 2: statemesh.v1.Store
-	(*MovingTask)(nil),            // 3: statemesh.v1.MovingTask
-	(*MetadataSnapshot)(nil),      // 4: statemesh.v1.MetadataSnapshot
-	(*ListStoresRequest)(nil),     // 5: statemesh.v1.ListStoresRequest
-	(*ListStoresResponse)(nil),    // 6: statemesh.v1.ListStoresResponse
-	(*ListInstancesRequest)(nil),  // 7: statemesh.v1.ListInstancesRequest
-	(*ListInstancesResponse)(nil), // 8: statemesh.v1.ListInstancesResponse
-	(*FindOwnerRequest)(nil),      // 9: statemesh.v1.FindOwnerRequest
-	(*FindOwnerResponse)(nil),     // 10: statemesh.v1.FindOwnerResponse
-	(*WatchRequest)(nil),          // 11: statemesh.v1.WatchRequest
-	(*WatchResponse)(nil),         // 12: statemesh.v1.WatchResponse
-	(StoreKind)(0),                // 13: statemesh.v1.StoreKind
-	(*InstanceRef)(nil),           // 14: statemesh.v1.InstanceRef
+	(HoldingRole)(0),              // 0: statemesh.v1.HoldingRole
+	(HoldingState)(0),             // 1: statemesh.v1.HoldingState
+	(*Task)(nil),                  // 2: statemesh.v1.Task
+	(*Instance)(nil),              // 3: statemesh.v1.Instance
+	(*Holding)(nil),               // 4: statemesh.v1.Holding
+	(*Holdings)(nil),              // 5: statemesh.v1.Holdings
+	(*Store)(nil),                 // 6: statemesh.v1.Store
+	(*MovingTask)(nil),            // 7: statemesh.v1.MovingTask
+	(*MetadataSnapshot)(nil),      // 8: statemesh.v1.MetadataSnapshot
+	(*ListStoresRequest)(nil),     // 9: statemesh.v1.ListStoresRequest
+	(*ListStoresResponse)(nil),    // 10: statemesh.v1.ListStoresResponse
+	(*ListInstancesRequest)(nil),  // 11: statemesh.v1.ListInstancesRequest
+	(*ListInstancesResponse)(nil), // 12: statemesh.v1.ListInstancesResponse
+	(*FindOwnerRequest)(nil),      // 13: statemesh.v1.FindOwnerRequest
+	(*FindOwnerResponse)(nil),     // 14: statemesh.v1.FindOwnerResponse
+	(*WatchRequest)(nil),          // 15: statemesh.v1.WatchRequest
+	(*WatchResponse)(nil),         // 16: statemesh.v1.WatchResponse
+	(*durationpb.Duration)(nil),   // 17: google.protobuf.Duration
+	(StoreKind)(0),                // 18: statemesh.v1.StoreKind
+	(*InstanceRef)(nil),           // 19: statemesh.v1.InstanceRef
 }
 var file_statemesh_v1_metadata_proto_depIdxs = []int32{
-	0,  // 0: statemesh.v1.Instance.active:type_name -> statemesh.v1.Task
-	0,  // 1: statemesh.v1.Instance.standby:type_name -> statemesh.v1.Task
-	13, // 2: statemesh.v1.Store.kind:type_name -> statemesh.v1.StoreKind
-	0,  // 3: statemesh.v1.MovingTask.task:type_name -> statemesh.v1.Task
-	1,  // 4: statemesh.v1.MetadataSnapshot.instances:type_name -> statemesh.v1.Instance
-	2,  // 5: statemesh.v1.MetadataSnapshot.stores:type_name -> statemesh.v1.Store
-	3,  // 6: statemesh.v1.MetadataSnapshot.moving:type_name -> statemesh.v1.MovingTask
-	2,  // 7: statemesh.v1.ListStoresResponse.stores:type_name -> statemesh.v1.Store
-	1,  // 8: statemesh.v1.ListInstancesResponse.instances:type_name -> statemesh.v1.Instance
-	3,  // 9: statemesh.v1.ListInstancesResponse.moving:type_name -> statemesh.v1.MovingTask
-	14, // 10: statemesh.v1.FindOwnerResponse.active:type_name -> statemesh.v1.InstanceRef
-	14, // 11: statemesh.v1.FindOwnerResponse.standbys:type_name -> statemesh.v1.InstanceRef
-	14, // 12: statemesh.v1.FindOwnerResponse.moving_to:type_name -> statemesh.v1.InstanceRef
-	4,  // 13: statemesh.v1.WatchResponse.snapshot:type_name -> statemesh.v1.MetadataSnapshot
-	5,  // 14: statemesh.v1.MetadataService.ListStores:input_type -> statemesh.v1.ListStoresRequest
-	7,  // 15: statemesh.v1.MetadataService.ListInstances:input_type -> statemesh.v1.ListInstancesRequest
-	9,  // 16: statemesh.v1.MetadataService.FindOwner:input_type -> statemesh.v1.FindOwnerRequest
-	11, // 17: statemesh.v1.MetadataService.Watch:input_type -> statemesh.v1.WatchRequest
-	6,  // 18: statemesh.v1.MetadataService.ListStores:output_type -> statemesh.v1.ListStoresResponse
-	8,  // 19: statemesh.v1.MetadataService.ListInstances:output_type -> statemesh.v1.ListInstancesResponse
-	10, // 20: statemesh.v1.MetadataService.FindOwner:output_type -> statemesh.v1.FindOwnerResponse
-	12, // 21: statemesh.v1.MetadataService.Watch:output_type -> statemesh.v1.WatchResponse
-	18, // [18:22] is the sub-list for method output_type
-	14, // [14:18] is the sub-list for method input_type
-	14, // [14:14] is the sub-list for extension type_name
-	14, // [14:14] is the sub-list for extension extendee
-	0,  // [0:14] is the sub-list for field type_name
+	2,  // 0: statemesh.v1.Instance.active:type_name -> statemesh.v1.Task
+	2,  // 1: statemesh.v1.Instance.standby:type_name -> statemesh.v1.Task
+	5,  // 2: statemesh.v1.Instance.holdings:type_name -> statemesh.v1.Holdings
+	2,  // 3: statemesh.v1.Holding.task:type_name -> statemesh.v1.Task
+	0,  // 4: statemesh.v1.Holding.role:type_name -> statemesh.v1.HoldingRole
+	1,  // 5: statemesh.v1.Holding.state:type_name -> statemesh.v1.HoldingState
+	17, // 6: statemesh.v1.Holding.time_left:type_name -> google.protobuf.Duration
+	17, // 7: statemesh.v1.Holding.age:type_name -> google.protobuf.Duration
+	4,  // 8: statemesh.v1.Holdings.holdings:type_name -> statemesh.v1.Holding
+	17, // 9: statemesh.v1.Holdings.looked_before:type_name -> google.protobuf.Duration
+	18, // 10: statemesh.v1.Store.kind:type_name -> statemesh.v1.StoreKind
+	2,  // 11: statemesh.v1.MovingTask.task:type_name -> statemesh.v1.Task
+	3,  // 12: statemesh.v1.MetadataSnapshot.instances:type_name -> statemesh.v1.Instance
+	6,  // 13: statemesh.v1.MetadataSnapshot.stores:type_name -> statemesh.v1.Store
+	7,  // 14: statemesh.v1.MetadataSnapshot.moving:type_name -> statemesh.v1.MovingTask
+	6,  // 15: statemesh.v1.ListStoresResponse.stores:type_name -> statemesh.v1.Store
+	3,  // 16: statemesh.v1.ListInstancesResponse.instances:type_name -> statemesh.v1.Instance
+	7,  // 17: statemesh.v1.ListInstancesResponse.moving:type_name -> statemesh.v1.MovingTask
+	19, // 18: statemesh.v1.FindOwnerResponse.active:type_name -> statemesh.v1.InstanceRef
+	19, // 19: statemesh.v1.FindOwnerResponse.standbys:type_name -> statemesh.v1.InstanceRef
+	19, // 20: statemesh.v1.FindOwnerResponse.moving_to:type_name -> statemesh.v1.InstanceRef
+	8,  // 21: statemesh.v1.WatchResponse.snapshot:type_name -> statemesh.v1.MetadataSnapshot
+	9,  // 22: statemesh.v1.MetadataService.ListStores:input_type -> statemesh.v1.ListStoresRequest
+	11, // 23: statemesh.v1.MetadataService.ListInstances:input_type -> statemesh.v1.ListInstancesRequest
+	13, // 24: statemesh.v1.MetadataService.FindOwner:input_type -> statemesh.v1.FindOwnerRequest
+	15, // 25: statemesh.v1.MetadataService.Watch:input_type -> statemesh.v1.WatchRequest
+	10, // 26: statemesh.v1.MetadataService.ListStores:output_type -> statemesh.v1.ListStoresResponse
+	12, // 27: statemesh.v1.MetadataService.ListInstances:output_type -> statemesh.v1.ListInstancesResponse
+	14, // 28: statemesh.v1.MetadataService.FindOwner:output_type -> statemesh.v1.FindOwnerResponse
+	16, // 29: statemesh.v1.MetadataService.Watch:output_type -> statemesh.v1.WatchResponse
+	26, // [26:30] is the sub-list for method output_type
+	22, // [22:26] is the sub-list for method input_type
+	22, // [22:22] is the sub-list for extension type_name
+	22, // [22:22] is the sub-list for extension extendee
+	0,  // [0:22] is the sub-list for field type_name
 }
 
 func init() { file_statemesh_v1_metadata_proto_init() }
@@ -1029,20 +1419,22 @@ func file_statemesh_v1_metadata_proto_init() {
 		return
 	}
 	file_statemesh_v1_common_proto_init()
-	file_statemesh_v1_metadata_proto_msgTypes[7].OneofWrappers = []any{}
-	file_statemesh_v1_metadata_proto_msgTypes[11].OneofWrappers = []any{}
+	file_statemesh_v1_metadata_proto_msgTypes[2].OneofWrappers = []any{}
+	file_statemesh_v1_metadata_proto_msgTypes[9].OneofWrappers = []any{}
+	file_statemesh_v1_metadata_proto_msgTypes[13].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_statemesh_v1_metadata_proto_rawDesc), len(file_statemesh_v1_metadata_proto_rawDesc)),
-			NumEnums:      0,
-			NumMessages:   13,
+			NumEnums:      2,
+			NumMessages:   15,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
 		GoTypes:           file_statemesh_v1_metadata_proto_goTypes,
 		DependencyIndexes: file_statemesh_v1_metadata_proto_depIdxs,
+		EnumInfos:         file_statemesh_v1_metadata_proto_enumTypes,
 		MessageInfos:      file_statemesh_v1_metadata_proto_msgTypes,
 	}.Build()
 	File_statemesh_v1_metadata_proto = out.File

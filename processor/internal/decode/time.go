@@ -1,0 +1,37 @@
+package decode
+
+import (
+	"strconv"
+	"time"
+)
+
+// AsTime returns the instant that a field holds, in Unix milliseconds.
+func (f Field) AsTime() (int64, error) {
+	var ms int64
+	switch f.Kind {
+	case Missing:
+		return 0, Undecodable(ReasonNoTime, "the field is missing")
+	case Number:
+		x, err := ParseNumber(f.Data)
+		if err != nil || x != float64(int64(x)) {
+			return 0, Undecodable(ReasonBadTime, "the field holds no whole number of milliseconds")
+		}
+		ms = int64(x)
+	case Plain, Quoted:
+		n, err := strconv.ParseInt(string(f.Data), 10, 64)
+		if err != nil {
+			at, err := time.Parse(time.RFC3339Nano, string(f.Data))
+			if err != nil { // the error quotes the text
+				return 0, Undecodable(ReasonBadTime, "%d bytes that are neither Unix milliseconds nor RFC 3339", len(f.Data))
+			}
+			n = at.UnixMilli()
+		}
+		ms = n
+	default:
+		return 0, Undecodable(ReasonBadTime, "the field holds no time")
+	}
+	if ms < 0 {
+		return 0, Undecodable(ReasonBadTime, "a time before 1970")
+	}
+	return ms, nil
+}
