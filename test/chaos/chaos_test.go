@@ -7,12 +7,13 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -21,6 +22,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/statemesh/statemesh/client"
+	"github.com/statemesh/statemesh/history"
 	"github.com/statemesh/statemesh/internal/kafkatest"
 	"github.com/statemesh/statemesh/store"
 )
@@ -29,7 +31,13 @@ var (
 	length    = flag.Duration("chaos.for", time.Minute, "how long faults are made")
 	seed      = flag.Uint64("chaos.seed", 0, "seed of the schedule of faults; 0 takes a new one")
 	brokerToo = flag.Bool("chaos.broker", true, "kill and pause the broker too")
+	standbys  = flag.Int("chaos.standbys", 1, "standbys of each task")
+	rate      = flag.Int("chaos.rate", 400, "records per second")
+	outDir    = flag.String("chaos.out", "", "directory for history, report and picture; empty: one that is removed if all is right")
 )
+
+// size of the fleet, the spare apart.
+const size = 3
 
 // TestChaosCountsExactly runs one schedule to its end. A broker that breaks its own promise on the way (see void) ends a
 // run without a verdict; the next seed is taken then.
@@ -61,24 +69,32 @@ func run(t *testing.T, seed uint64) {
 	var endpoints, links []string
 	binary := build(ctx, t)
 	config := filepath.Join(t.TempDir(), "mesh.yaml")
-	for n := range 3 {
+	for n := range size + 1 {
 		i := newInstance(t, n, binary, config)
-		fleet, endpoints, links = append(fleet, i), append(endpoints, i.endpoint), append(links, i.link.addr)
+		fleet, links = append(fleet, i), append(links, i.link.addr)
+		if n < size {
+			endpoints = append(endpoints, i.endpoint)
+		}
 	}
-	broker := kafkatest.RunConfig(t, kafkatest.Config{Links: links})
+	broker := kafkatest.RunConfig(t, kafkatest.Config{Links: links, Properties: map[string]string{
+		"broker.session.timeout.ms": "12000", // above the longest pause: see void
+	}})
 	makeTopic(ctx, t, broker.Brokers())
-	if err := os.WriteFile(config, fmt.Appendf(nil, mesh, strings.Join(broker.Brokers(), ",")), 0o644); err != nil {
+	if err := os.WriteFile(config, fmt.Appendf(nil, mesh, strings.Join(broker.Brokers(), ","), *standbys), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	for n, i := range fleet {
 		i.link.run(t, broker.Behind(n))
-		if err := i.start(); err != nil {
-			t.Fatal(err)
+		i.front.run(t, i.listen)
+		if n < size {
+			if err := i.start(); err != nil {
+				t.Fatal(err)
+			}
 		}
 		t.Cleanup(func() {
 			i.end(syscall.SIGKILL)
-			if t.Failed() {
-				t.Logf("instance %d:\n%s", i.number, i.tail())
+			if t.Failed() && i.exited != nil {
+				t.Logf("%s:\n%s", i, i.tail())
 			}
 		})
 	}
@@ -87,29 +103,120 @@ func run(t *testing.T, seed uint64) {
 		t.Fatal(err)
 	}
 	defer func() { _ = c.Close() }()
-	serving(ctx, t, c, fleet)
+	serving(ctx, t, c, fleet[:size])
 
-	h := newHistory()
+	rec, file := record(t, seed)
+	w := newTraffic(rec, c, endpoints)
+	traffic(ctx, t, w, rng, seed, fleet, broker)
+	settle(ctx, t, w, fleet, broker)
+	checkLogs(ctx, t, w, broker.Brokers())
+	judge(t, rec, file)
+	for _, i := range fleet {
+		t.Logf("%s: %d memberships lost, %d copies rebuilt", i, i.logged("membership lost, joining anew"), i.logged("local copy dropped"))
+	}
+}
+
+// traffic writes and reads while faults are made, and until everything written is acknowledged.
+func traffic(ctx context.Context, t *testing.T, w *traffics, rng *rand.Rand, seed uint64, fleet []*instance, broker *kafkatest.Broker) {
+	t.Helper()
 	work, stop := context.WithCancel(ctx)
 	defer stop()
 	var wg sync.WaitGroup
+	defer wg.Wait() // also when the faults end the test
+	defer stop()
 	var produced error
-	wg.Go(func() { produced = h.produce(work, broker.Brokers(), rand.New(rand.NewPCG(seed, 2))) })
-	for r := range 4 {
-		wg.Go(func() { h.read(work, c, endpoints, rand.New(rand.NewPCG(seed, uint64(10+r)))) })
+	wg.Go(func() { produced = w.produce(work, broker.Brokers(), *rate, rand.New(rand.NewPCG(seed, 2))) })
+	for n, next := range w.readers() {
+		wg.Go(func() { w.read(work, next, rand.New(rand.NewPCG(seed, uint64(10+n)))) })
 	}
-	havoc(work, t, rng, fleet, broker)
+	wg.Go(func() { w.scan(work, rand.New(rand.NewPCG(seed, 3))) })
+	wg.Go(func() { _ = w.c.Run(work) }) // ends with work
+	havoc(ctx, t, rng, w.rec, fleet, broker)
 	stop()
 	wg.Wait()
 	if produced != nil {
 		t.Fatalf("produce: %v", produced)
 	}
-	settle(ctx, t, h, c, fleet, endpoints, broker)
-	checkLogs(ctx, t, h, broker.Brokers())
-	for _, f := range h.faults {
-		t.Error(f)
+}
+
+// record begins a history. It is kept if the run fails, or if somebody named a place for it.
+func record(t *testing.T, seed uint64) (*history.Recorder, string) {
+	t.Helper()
+	dir := *outDir
+	if dir == "" {
+		var err error
+		if dir, err = os.MkdirTemp("", "statemesh-chaos-"); err != nil { //nolint:usetesting // outlives a test that fails
+			t.Fatal(err)
+		}
+	} else if err := os.MkdirAll(dir, 0o755); err != nil {
+		t.Fatal(err)
 	}
-	report(t, h, fleet)
+	file := filepath.Join(dir, fmt.Sprintf("chaos-%d.jsonl", seed))
+	if err := os.RemoveAll(file); err != nil { // of an earlier run of this schedule
+		t.Fatal(err)
+	}
+	rec, err := history.Create(file, history.Options{Seed: seed, Note: fmt.Sprintf("make chaos: %d instances and a spare, %d standbys", size, *standbys)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = rec.Close()
+		switch {
+		case t.Failed():
+			t.Logf("judge it again: statemesh check %s\nrepeat the schedule: make chaos CHAOS=%s CHAOS_SEED=%d CHAOS_STANDBYS=%d CHAOS_BROKER=%v",
+				file, *length, seed, *standbys, *brokerToo)
+		case *outDir == "":
+			_ = os.RemoveAll(dir)
+		}
+	})
+	return rec, file
+}
+
+// judge has the history judged, and writes report and picture beside it.
+func judge(t *testing.T, rec *history.Recorder, file string) {
+	t.Helper()
+	if err := rec.Close(); err != nil {
+		t.Fatal(err)
+	}
+	r, err := history.CheckFile(file, history.CheckOptions{Violations: 20})
+	if err != nil {
+		t.Fatal(err)
+	}
+	base := strings.TrimSuffix(file, ".jsonl")
+	for name, write := range map[string]func(*os.File) error{
+		base + ".json": func(f *os.File) error { return r.WriteJSON(f) },
+		base + ".svg":  func(f *os.File) error { return r.WriteSVG(f) },
+	} {
+		f, err := os.Create(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := errors.Join(write(f), f.Close()); err != nil {
+			t.Error(err)
+		}
+	}
+	for _, v := range r.Violations {
+		t.Error(v)
+	}
+	if !r.Right {
+		t.Errorf("%d violations", r.Broken())
+	}
+	for _, rule := range history.Rules() {
+		if c := r.Checks[rule]; rule != history.RuleEpoch && c.Checked == 0 { // no task has to move in a short run
+			t.Errorf("rule %q: nothing was checked", rule)
+		}
+		t.Logf("rule %-10s %9d checked %3d broken", rule, r.Checks[rule].Checked, r.Checks[rule].Broken)
+	}
+	t.Logf("%d records acknowledged; %d answers, %d reads failed: %v; %d latest reads not judged", r.Writes.Acked, r.Reads.Answered,
+		r.Reads.Failed, r.Failures, r.Linear.Unknown)
+	for _, m := range r.Impacts {
+		t.Logf("%-28s %2d times, worst age %6.0f ms, write pause %6.0f ms", m.Fault, m.Times, m.WorstAge, m.WritePause)
+		for _, class := range slices.Sorted(maps.Keys(m.Reads)) {
+			s := m.Reads[class]
+			t.Logf("    %-10s %6d reads, %5d failed, longest outage %6.0f ms", class, s.Tried, s.Failed, s.Outage)
+		}
+	}
+	t.Logf("report and picture: %s.json, %s.svg", base, base)
 }
 
 // serving waits until every instance knows the map; one that ends before has not understood its configuration.
@@ -126,84 +233,71 @@ func serving(ctx context.Context, t *testing.T, c *client.Client, fleet []*insta
 				break
 			}
 			if i.died() {
-				t.Fatalf("instance %d ended at its start", i.number)
+				t.Fatalf("%s ended at its start", i)
 			}
 			select {
 			case <-tick.C:
 			case <-ctx.Done():
-				t.Fatalf("instance %d does not serve: %v", i.number, err)
+				t.Fatalf("%s does not serve: %v", i, err)
 			}
 		}
 	}
 }
 
-// settle waits until every instance gives the exact count of every key.
-func settle(ctx context.Context, t *testing.T, h *history, c *client.Client, fleet []*instance, endpoints []string, broker *kafkatest.Broker) {
+// settle waits until every instance shows every row as it should be, and records what it shows.
+func settle(ctx context.Context, t *testing.T, w *traffics, fleet []*instance, broker *kafkatest.Broker) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(ctx, 3*time.Minute)
 	defer cancel()
 	tick := time.NewTicker(500 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		err := exact(ctx, h, c, endpoints)
+		rows, err := exact(ctx, w, fleet)
 		if err == nil {
+			for _, r := range rows {
+				w.rec.Final(r)
+			}
 			return
 		}
 		select {
 		case <-ctx.Done():
 			for _, i := range fleet {
-				t.Logf("instance %d ended by itself: %v", i.number, i.died())
+				t.Logf("%s ended by itself: %v", i, i.died())
 			}
 			void(t, broker)
+			for _, r := range rows {
+				w.rec.Final(r)
+			}
 			t.Fatalf("not exact when calm: %v", err)
 		case <-tick.C:
 		}
 	}
 }
 
-func exact(ctx context.Context, h *history, c *client.Client, endpoints []string) error {
-	for _, endpoint := range endpoints {
-		for _, r := range h.rows {
-			want := r.acked.Load()
+// exact asks every instance that runs for every row. The error names the first one that is not what it should be.
+func exact(ctx context.Context, w *traffics, fleet []*instance) (rows []history.Row, err error) {
+	for _, i := range fleet {
+		if !i.runs() {
+			continue
+		}
+		for _, r := range w.rows {
 			call, cancel := context.WithTimeout(ctx, 5*time.Second)
-			res, err := c.Get(call, r.view, r.key, client.NoCache(), client.Via(endpoint))
+			res, err := w.c.Get(call, store.Name(r.view), []byte(r.key), client.NoCache(), client.Via(i.endpoint))
 			cancel()
-			if errors.Is(err, store.ErrNotFound) && want == 0 {
-				continue
+			is := history.Row{Store: r.view, Key: history.Text(r.key), Instance: i.String()}
+			switch {
+			case err == nil:
+				is.Found, is.Value = true, history.Text(text(r.view, res.Value.Data))
+			case !errors.Is(err, store.ErrNotFound):
+				return rows, fmt.Errorf("%s %s at %s: %w", r.view, r.key, i, err)
 			}
-			if err != nil {
-				return fmt.Errorf("%s %s at %s: %w", r.view, r.key, endpoint, err)
-			}
-			got, err := number(r.view, res.Value.Data)
-			if err != nil {
-				return err
-			}
-			if got != want {
-				return fmt.Errorf("%s %s at %s: %d, want %d", r.view, r.key, endpoint, got, want)
+			rows = append(rows, is)
+			if want := r.want(); string(is.Value) != want {
+				return rows, fmt.Errorf("%s %s at %s: %q, want %q", r.view, r.key, i, is.Value, want)
 			}
 		}
 	}
-	return nil
-}
-
-func report(t *testing.T, h *history, fleet []*instance) {
-	t.Helper()
-	for _, i := range fleet {
-		t.Logf("instance %d: %d memberships lost, %d copies rebuilt", i.number,
-			i.logged("membership lost, joining anew"), i.logged("local copy dropped"))
-	}
-	var records int64
-	for _, r := range h.counts {
-		records += r.acked.Load()
-	}
-	t.Logf("%d records counted exactly; %d answers checked, %d requests refused", records, h.answers.Load(), h.refused.Load())
-	h.refusals.Range(func(kind, n any) bool {
-		t.Logf("refused: %5d %s", n.(*atomic.Int64).Load(), kind)
-		return true
-	})
-	if records == 0 || h.answers.Load() == 0 {
-		t.Error("nothing happened")
-	}
+	return rows, nil
 }
 
 func makeTopic(ctx context.Context, t *testing.T, brokers []string) {

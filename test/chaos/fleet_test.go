@@ -24,7 +24,9 @@ type instance struct {
 	binary   string
 	config   string
 	dir      string
+	listen   string // where it listens; peers and clients dial endpoint, which leads there
 	endpoint string
+	front    *link // from peers and clients
 	link     *link // to the broker
 
 	mu     sync.Mutex
@@ -39,7 +41,8 @@ func newInstance(t *testing.T, number int, binary, config string) *instance {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	return &instance{number: number, binary: binary, config: config, dir: dir, endpoint: freeAddr(t), link: newLink(t)}
+	front := newLink(t)
+	return &instance{number: number, binary: binary, config: config, dir: dir, listen: freeAddr(t), endpoint: front.addr, front: front, link: newLink(t)}
 }
 
 // freeAddr is an address that was free a moment ago; an instance must come back at the same one.
@@ -52,6 +55,8 @@ func freeAddr(t *testing.T) string {
 	defer func() { _ = lis.Close() }()
 	return lis.Addr().String()
 }
+
+func (i *instance) String() string { return fmt.Sprintf("instance %d", i.number) }
 
 // state is the state directory.
 func (i *instance) state() string { return filepath.Join(i.dir, "state") }
@@ -80,7 +85,7 @@ func (i *instance) start() error {
 		return err
 	}
 	cmd := exec.Command(i.binary, "serve", "-c", i.config,
-		"--set", "bootstrap.servers="+i.link.addr, "--set", "state.dir="+i.state(), "--set", "listen="+i.endpoint, "--set", "application.server="+i.endpoint)
+		"--set", "bootstrap.servers="+i.link.addr, "--set", "state.dir="+i.state(), "--set", "listen="+i.listen, "--set", "application.server="+i.endpoint)
 	cmd.Stdout, cmd.Stderr = log, log
 	if err := cmd.Start(); err != nil {
 		return errors.Join(err, log.Close())
@@ -127,6 +132,20 @@ func (i *instance) end(sig syscall.Signal) {
 	}
 }
 
+// drain runs the command against the instance itself and returns how it ended: it may fail, for others may be away.
+func (i *instance) drain(ctx context.Context, args ...string) string {
+	args = append([]string{"drain", "--addr", i.listen}, args...)
+	out, err := exec.CommandContext(ctx, i.binary, args...).CombinedOutput()
+	return strings.TrimSpace(fmt.Sprintf("%s %v: %v\n%s", i, args, err, out))
+}
+
+// runs reports whether there is an incarnation.
+func (i *instance) runs() bool {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return i.cmd != nil
+}
+
 // died reports an incarnation that ended by itself.
 func (i *instance) died() bool {
 	i.mu.Lock()
@@ -146,7 +165,7 @@ func (i *instance) died() bool {
 func (i *instance) logged(text string) int {
 	b, err := os.ReadFile(filepath.Join(i.dir, "log"))
 	if err != nil {
-		return -1
+		return 0 // a spare that never ran
 	}
 	return strings.Count(string(b), text)
 }

@@ -11,10 +11,11 @@ import (
 	"time"
 )
 
-// link is the way between an instance and the broker: a proxy that can be cut in every way in which links are cut.
+// link is the way to somebody: from an instance to the broker, or from peers and clients to an instance. It is a proxy that
+// can be cut in every way in which links are cut. Those who dial are in front of it, whom it leads to is behind it.
 type link struct {
 	addr string
-	to   string // where the broker listens
+	to   string // where the one behind listens
 	lis  net.Listener
 	all  sync.WaitGroup
 
@@ -31,13 +32,19 @@ type cut uint8
 const (
 	whole   cut = iota
 	silent      // nothing gets through, in no direction, and nobody is told: the bytes come when it is mended
-	deaf        // the broker hears the instance, the instance does not hear the broker
-	mute        // the instance hears the broker, the broker does not hear the instance
+	deaf        // who dials is heard, and does not hear
+	mute        // who dials hears, and is not heard
 	refused     // connections are reset and refused
+	hole        // silent, and what is sent meanwhile is lost: when it is mended the connections are reset
+	slow        // everything takes a while longer
+	cuts        // how many there are
 )
 
+// delay is how much longer a piece takes on a slow link.
+const delay = 150 * time.Millisecond
+
 func (c cut) String() string {
-	return [...]string{"whole", "silent", "deaf", "mute", "refused"}[c]
+	return [...]string{"whole", "silent", "deaf", "mute", "refused", "black-holed", "slow"}[c]
 }
 
 func newLink(t *testing.T) *link {
@@ -49,7 +56,7 @@ func newLink(t *testing.T) *link {
 	return &link{addr: lis.Addr().String(), lis: lis, moved: make(chan struct{}), conns: make(map[net.Conn]struct{})}
 }
 
-// run leads connections to the broker until the test ends.
+// run leads connections on until the test ends.
 func (l *link) run(t *testing.T, to string) {
 	t.Helper()
 	l.to = to
@@ -76,10 +83,11 @@ func (l *link) run(t *testing.T, to string) {
 func (l *link) become(c cut) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	before := l.cut
 	l.cut = c
 	close(l.moved)
 	l.moved = make(chan struct{})
-	if c == refused {
+	if c == refused || before == hole {
 		for conn := range l.conns {
 			if tcp, ok := conn.(*net.TCPConn); ok {
 				_ = tcp.SetLinger(0) // a reset, no orderly end
@@ -157,7 +165,13 @@ func (l *link) pass(way cut) bool {
 		switch c {
 		case refused:
 			return false
-		case silent, way:
+		case slow:
+			select {
+			case <-time.After(delay):
+				return true
+			case <-moved:
+			}
+		case silent, hole, way:
 			<-moved
 		default:
 			return true
