@@ -30,11 +30,18 @@ SEED        ?= 1
 # Where they keep their files: in memory, if there are 4 GB for it. What a kill leaves is a copy there, not what a disk had, and
 # waiting for a disk was three quarters of their time.
 SCRATCH     ?= $(shell [ "$$(df -k --output=avail /dev/shm 2>/dev/null | tail -1)" -gt 4000000 ] 2>/dev/null && echo /dev/shm || echo "$${TMPDIR:-/tmp}")
-# Fuzzing: how long each target runs. Chaos: how long the processes are killed and paused; the seed of the schedule, 0 for a new one.
+# Fuzzing: how long each target runs. Chaos: how long faults are made (or MINUTES=n); the seed of the schedule, 0 for a new one;
+# whether the broker is killed too; standbys of each task; where history, report and picture go.
 FUZZ        ?= 30s
-CHAOS       ?= 60s
+CHAOS       ?= $(if $(MINUTES),$(MINUTES)m,60s)
 CHAOS_SEED  ?= 0
 CHAOS_BROKER ?= true
+CHAOS_STANDBYS ?= 1
+CHAOS_OUT   ?= $(CURDIR)/.chaos
+# Records of bench-peers: so many that the other side's compiler is done in the second half.
+RECORDS     ?= 10000000
+# Up to four schedules, if the broker spoils some.
+CHAOS_TIMEOUT = $(if $(MINUTES),$(shell echo $$(( 4*$(MINUTES)+30 ))),30)m
 
 ##@ Use
 
@@ -60,11 +67,14 @@ test: ## Run all tests but the lanes below (tag: invariants)
 race: ## Run all tests under the race detector
 	$(GO) test -race -tags '$(TAGS)' -shuffle=on -timeout 30m ./...
 
+# Schedules live for a moment and share nothing: the collector may be lazy. In its own directory go test shows what passing tests say.
+SIM = TMPDIR=$(SCRATCH) GOGC=400 $(GO) test -tags '$(TAGS)'
+
 .PHONY: sim
 sim: ## Run the simulations: SEEDS=n schedules of faults, from SEED=s (a failure prints how to repeat one)
-	TMPDIR=$(SCRATCH) $(GO) test -tags '$(TAGS)' -run Sim -timeout 80m ./processor -seeds=$(SEEDS) -seed=$(SEED)
-	TMPDIR=$(SCRATCH) $(GO) test -tags '$(TAGS)' -run Sim -timeout 40m ./processor/internal/group -seeds=$(SEEDS) -seed=$(SEED)
-	TMPDIR=$(SCRATCH) $(GO) test -tags '$(TAGS)' -timeout 40m -count=3 ./processor/internal/restore ./processor/internal/topics ./router/...
+	cd processor && $(SIM) -run Sim -timeout 150m -seeds=$(SEEDS) -seed=$(SEED)
+	cd processor/internal/group && $(SIM) -run Sim -timeout 60m -seeds=$(SEEDS) -seed=$(SEED)
+	$(SIM) -timeout 40m -count=3 ./processor/internal/restore ./processor/internal/topics ./router/...
 
 .PHONY: model
 model: ## Run the model test of every store kind on both engines, SEEDS=n histories each (a failure prints how to repeat one)
@@ -86,8 +96,14 @@ test-kafka: kafka-fetch ## Run the broker lane against a real Kafka on loopback
 	$(GO) test -tags '$(TAGS) realkafka' -p 1 -run 'RealKafka' -timeout 40m ./...
 
 .PHONY: chaos
-chaos: build ## Kill, pause and restart real processes for CHAOS=60s; check every answer and the final state
-	$(GO) test -tags '$(TAGS) chaos' -run 'Chaos' -count=1 -timeout 30m ./test/chaos -args -chaos.for=$(CHAOS) -chaos.seed=$(CHAOS_SEED) -chaos.broker=$(CHAOS_BROKER)
+chaos: build ## Break real processes, links, disks and a real broker for MINUTES=n (CHAOS=60s); judge every answer
+	@echo "history, report and picture: $(CHAOS_OUT)"
+	$(GO) test -tags '$(TAGS) chaos' -run 'Chaos' -count=1 -v -timeout $(CHAOS_TIMEOUT) ./test/chaos -args -chaos.for=$(CHAOS) \
+		-chaos.seed=$(CHAOS_SEED) -chaos.broker=$(CHAOS_BROKER) -chaos.standbys=$(CHAOS_STANDBYS) -chaos.out=$(CHAOS_OUT)
+
+.PHONY: mutations
+mutations: ## Plant faults in copies of the module, one by one, and see that the tests find them
+	TMPDIR=$(SCRATCH) $(GO) test -tags mutation -run TestMutations -count=1 -timeout 60m -v ./test/mutation
 
 .PHONY: cover
 cover: ## Write coverage.out and print the total
@@ -99,6 +115,14 @@ cover: ## Write coverage.out and print the total
 bench: ## Print the table of figures, each beside its raw floor of the same run
 	$(GO) run ./bench
 
+.PHONY: bench-peers
+bench-peers: kafka-fetch bench/peers/kafka-streams/target/lib ## Run topologies beside Kafka Streams on RECORDS=n records (needs Java 17 and Maven)
+	$(GO) run ./bench -only peers -records $(RECORDS)
+
+bench/peers/kafka-streams/target/lib: bench/peers/kafka-streams/pom.xml $(wildcard bench/peers/kafka-streams/src/main/java/peers/*.java)
+	mvn -q -B -f $< package
+	@touch $@
+
 .PHONY: bench-once
 bench-once: ## Run every Go benchmark once, to see that it runs
 	$(GO) test -tags '$(TAGS)' -run '^$$' -bench . -benchtime 1x ./...
@@ -107,7 +131,7 @@ bench-once: ## Run every Go benchmark once, to see that it runs
 
 .PHONY: lint
 lint: $(GOLANGCI) $(BUF) ## Lint Go and proto
-	$(GOLANGCI) run --build-tags '$(TAGS),realkafka,chaos' ./...
+	$(GOLANGCI) run --build-tags '$(TAGS),realkafka,chaos,mutation' ./...
 	$(GOLANGCI) fmt --diff ./...
 	$(BUF) lint
 	$(BUF) format --diff --exit-code

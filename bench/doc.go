@@ -2,7 +2,8 @@
 // with the libraries alone. Ratios are what count; the machines are shared and noisy.
 //
 //	make bench                     all, on a real Kafka if make kafka-fetch has fetched one, else on the trial broker
-//	go run ./bench -only local     one part: local, get, store, growth, remote, count, restore, instance, empty, memory
+//	go run ./bench -only local     one part: local, get, store, growth, remote, count, restore, snapshot, instance, empty, memory,
+//	                               failover, scale
 //	go run ./bench -records 500000 fewer records
 //
 // The part "instance" starts this program once more, as an instance in a process of its own, whose memory and idle CPU are

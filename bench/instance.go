@@ -85,15 +85,25 @@ func (b *bench) serve(ctx context.Context, topic string, stdin io.Reader) error 
 		runtime.MemProfileRate = 64 << 10
 	}
 	cfg := statemesh.Config{
-		Processor:   processor.Config{ApplicationID: topic, Kafka: processor.KafkaConfig{Brokers: b.brokers}},
-		Views:       []views.View{{Name: "counts", Topic: topic, Format: views.Bytes, Type: views.Count}},
+		Processor: processor.Config{
+			ApplicationID: topic, Kafka: processor.KafkaConfig{Brokers: b.brokers}, NumStandbyReplicas: b.standbys,
+		},
+		Views:       []views.View{{Name: b.view, Topic: topic, Format: views.Bytes, Type: views.Count}},
 		StateDir:    b.dir,
 		Listen:      b.listen,
 		MemoryLimit: b.memoryLimit,
 	}
+	if b.view == "rows" {
+		cfg.Views[0].Type = views.Table
+	}
 	if topic == memoryApp {
 		cfg.Views = memoryViews()
 	}
+	return b.serveUntil(ctx, cfg, stdin)
+}
+
+// serveUntil runs an instance until standard input ends.
+func (b *bench) serveUntil(ctx context.Context, cfg statemesh.Config, stdin io.Reader) error {
 	inst, err := statemesh.New(cfg)
 	if err != nil {
 		return err
@@ -132,7 +142,11 @@ func (b *bench) startChild(ctx context.Context, topic string, more ...string) (*
 		return nil, err
 	}
 	args := []string{"-brokers", strings.Join(b.brokers, ","), "-serve", topic, "-dir", filepath.Join(b.dir, topic), "-profile", b.profiles}
-	cmd := exec.CommandContext(ctx, self, append(args, more...)...)
+	return b.startProcess(exec.CommandContext(ctx, self, append(args, more...)...))
+}
+
+// startProcess starts one that ends with its standard input.
+func (b *bench) startProcess(cmd *exec.Cmd) (*child, error) {
 	cmd.Stderr = b.log
 	stdin, err := cmd.StdinPipe()
 	if err != nil {

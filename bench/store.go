@@ -19,7 +19,7 @@ import (
 
 // inStore is what a store of one task costs in the process, beyond the reads of local.
 func inStore(ctx context.Context, b *bench) error {
-	for _, f := range []func(context.Context, *bench) error{updates, waiting, windows, latency} {
+	for _, f := range []func(context.Context, *bench) error{updates, waiting, windowStore, latency} {
 		if err := f(ctx, b); err != nil {
 			return err
 		}
@@ -108,9 +108,9 @@ const (
 	firstWindow = 20_000 * 24 * hour
 )
 
-// windows fetches the 24 hourly windows of a key. The floor is a seek and a prefix scan in each of as many segments of
+// windowStore fetches the 24 hourly windows of a key. The floor is a seek and a prefix scan in each of as many segments of
 // the same rows, all with one iterator.
-func windows(ctx context.Context, b *bench) (err error) {
+func windowStore(ctx context.Context, b *bench) (err error) {
 	t, err := openTasks(ctx, layered.Config{Dir: filepath.Join(b.dir, "windows")}, windowSpec, 1)
 	if err != nil {
 		return err
