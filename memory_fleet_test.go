@@ -26,7 +26,7 @@ func TestSmallMemory(t *testing.T) {
 	cfg := b.config(t)
 	reg := prometheus.NewRegistry()
 	cfg.Registerer = reg
-	cfg.MemoryLimit = 200 << 20
+	cfg.MemoryLimit = 256 << 20
 	n := startNode(t, cfg)
 	if limit := debug.SetMemoryLimit(-1); limit >= cfg.MemoryLimit || limit < cfg.MemoryLimit/2 {
 		t.Errorf("Go's limit is %d of %d", limit, cfg.MemoryLimit)

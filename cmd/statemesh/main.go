@@ -16,8 +16,36 @@ import (
 var version string
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	// A second signal ends the process at once, but not one that belongs to the first: timeout(1) signals a child twice.
-	context.AfterFunc(ctx, func() { time.AfterFunc(time.Second, stop) })
-	os.Exit(cli.Run(ctx, cli.Process{Args: os.Args[1:], Env: os.Environ(), Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Version: version}))
+	ctx, again := signals()
+	os.Exit(cli.Run(ctx, cli.Process{
+		Args: os.Args[1:], Env: os.Environ(), Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Version: version, Again: again,
+	}))
+}
+
+// interrupted is why a context ended, for those who ask for its cause.
+type interrupted struct{ by os.Signal }
+
+func (i interrupted) Error() string { return i.by.String() + " signal received" }
+
+func (i interrupted) Is(err error) bool { return err == context.Canceled }
+
+// twin is how soon a second signal may come that belongs to the first: timeout(1) signals a child twice.
+const twin = time.Second
+
+// signals returns a context, which ends with the first SIGINT or SIGTERM, and a channel, which the second closes. The third ends the
+// process.
+func signals() (context.Context, <-chan struct{}) {
+	ctx, cancel := context.WithCancelCause(context.Background())
+	again := make(chan struct{})
+	came := make(chan os.Signal, 1)
+	signal.Notify(came, os.Interrupt, syscall.SIGTERM)
+	go func() {
+		cancel(interrupted{<-came})
+		for first := time.Now(); time.Since(first) < twin; {
+			<-came
+		}
+		close(again)
+		signal.Stop(came)
+	}()
+	return ctx, again
 }

@@ -128,6 +128,7 @@ type readFlags struct {
 	staleness, wait     time.Duration
 	noCache, onlyActive bool
 	uncommitted         bool
+	partial             bool
 	atLeast             []string
 }
 
@@ -137,6 +138,7 @@ func (r *readFlags) add(cmd *cobra.Command) {
 	f.BoolVar(&r.noCache, "no-cache", false, "accept no answer out of an instance's remote cache")
 	f.BoolVar(&r.onlyActive, "only-active", false, "accept the owner's answer alone")
 	f.BoolVar(&r.uncommitted, "uncommitted", false, "also show what the owner has processed and not yet committed")
+	f.BoolVar(&r.partial, "partial", false, "when no copy can answer otherwise, accept what one has so far that is being restored; -o json says so")
 	f.StringSliceVar(&r.atLeast, "at-least", nil, "the \"token\" of an earlier answer of this store, as -o json prints it: accept no older state")
 	f.DurationVar(&r.wait, "wait", 0, "how long an instance may wait until it has what --at-least asks for")
 }
@@ -172,6 +174,9 @@ func (r *readFlags) apply(s *session, name string) error {
 	}
 	if r.uncommitted {
 		s.opts = append(s.opts, client.Isolation(store.ReadUncommitted))
+	}
+	if r.partial {
+		s.opts = append(s.opts, client.Partial())
 	}
 	if r.noCache {
 		s.opts = append(s.opts, client.NoCache())

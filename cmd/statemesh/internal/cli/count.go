@@ -54,6 +54,7 @@ estimate, unless --exact has every row counted, which costs as much as a scan. A
 				if err != nil {
 					return err
 				}
+				out.notePartial(n.Answers...)
 				row := countRow{Store: args[0], Rows: n.Approximate, Exact: exact}
 				return errors.Join(out.row(row, fmt.Sprint(row.Rows)), out.flush())
 			})

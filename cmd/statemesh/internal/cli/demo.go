@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -28,9 +29,13 @@ func newDemoCommand(p Process) *cobra.Command {
 kill one process while records flow, and ask every instance for every key, comparing each answer with what one plain
 pass over the data says. Exits with 7 on one wrong or missing answer. Everything is removed at the end.
 
+With --kill-every it goes on to kill one instance after the other while readers ask for keys of every partition, and shows for how
+long they had no answer: those that accept a copy of some age, and those that insist on the owner.
+
 With --brokers it runs on a Kafka of yours, under names of its own that it removes too.`,
 		Example: `  statemesh demo
   statemesh demo --keep
+  statemesh demo --standbys 1 --kill-every 5s
   statemesh demo --brokers kafka-1:9092 --instances 5 --json`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -67,6 +72,9 @@ With --brokers it runs on a Kafka of yours, under names of its own that it remov
 	f.Int32Var(&o.Partitions, "partitions", 4, "partitions of the topic")
 	f.IntVar(&o.Records, "records", flights.Count, "flights to load")
 	f.Float64Var(&o.Speed, "speed", 0, "most records per second (default no limit)")
+	f.IntVar(&o.Standbys, "standbys", 0, "copies of each task on other instances (num.standby.replicas)")
+	f.DurationVar(&o.KillEvery, "kill-every", 0, "at the end, kill an instance this often while readers read (default never)")
+	f.IntVar(&o.Kills, "kills", 3, "how often to kill with --kill-every")
 	f.StringVar(&o.Dir, "dir", "", "directory that keeps state and logs (default a temporary one)")
 	f.BoolVar(&o.Keep, "keep", false, "leave the fleet up at the end and print commands to try")
 	f.BoolVar(&asJSON, "json", false, "print one report as JSON instead of the story")
@@ -86,6 +94,15 @@ func checkDemo(o *demo.Options) error {
 	}
 	if o.Speed < 0 {
 		errs = append(errs, fmt.Errorf("--speed %g: want 0 for no limit, or more", o.Speed))
+	}
+	if o.Standbys < 0 || o.Standbys >= o.Instances {
+		errs = append(errs, fmt.Errorf("--standbys %d: want 0 to %d, one less than --instances", o.Standbys, o.Instances-1))
+	}
+	if o.KillEvery < 0 || o.KillEvery > 0 && o.KillEvery < time.Second {
+		errs = append(errs, fmt.Errorf("--kill-every %s: want 0 for never, or at least 1s", o.KillEvery))
+	}
+	if o.KillEvery > 0 && (o.Kills < 1 || o.Instances < 2) {
+		errs = append(errs, fmt.Errorf("--kills %d of --instances %d: want at least 1, and 2 instances", o.Kills, o.Instances))
 	}
 	for _, set := range o.Sets {
 		if key, value, _ := strings.Cut(set, "="); key == "processing.guarantee" && value != string(processor.ExactlyOnce) {

@@ -46,7 +46,7 @@ func ExitCodes() []ExitCode {
 		{exitConfig, "The configuration is refused; every problem was printed."},
 		{exitUnavailable, "No instance or broker could be reached, or none may answer now. Trying again may help."},
 		{exitTimeout, "The time given by --timeout was not enough."},
-		{exitWrong, "demo: at least one answer was wrong or missing."},
+		{exitWrong, "demo: at least one answer was wrong or missing. check: a rule was broken, or there was nothing to judge. topology diff: something that is there would not be taken over."},
 		{exitLocal, "This machine: state directory held by another process, address in use, disk full or read-only."},
 		{exitDenied, "Not allowed: credentials, certificates or access rules."},
 		{exitInterrupted, "Interrupted before the work was done."},
@@ -60,7 +60,7 @@ func (e usageError) Error() string { return e.err.Error() }
 
 func (e usageError) Unwrap() error { return e.err }
 
-// errWrong is the end of a demo whose answers were not all right; the report said which.
+// errWrong is the end of a demo or a check whose answers were not all right; the report said which.
 var errWrong = errors.New("wrong or missing answers")
 
 // codeOf is the one table of errors and exit codes. The first row that matches decides.
@@ -72,7 +72,7 @@ func codeOf(err error) int {
 		{exitOK, is(nil)},
 		{exitUsage, as[usageError]},
 		{exitConfig, as[configfile.LoadError]},
-		{exitWrong, is(errWrong)},
+		{exitWrong, is(errWrong, errBreaks)},
 		{exitNotFound, is(store.ErrNotFound)},
 		{exitUsage, is(store.ErrUnknownStore, store.ErrInvalidKey, store.ErrInvalidRequest, store.ErrWrongKind, store.ErrWrongPartition)},
 		{exitLocal, is(store.ErrLocked, syscall.EADDRINUSE, syscall.ENOSPC, syscall.EROFS, fs.ErrPermission)},

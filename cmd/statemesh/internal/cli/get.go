@@ -32,12 +32,30 @@ type answerRow struct {
 	Epoch     int64           `json:"epoch"`
 	Isolation string          `json:"isolation"`
 	Token     []byte          `json:"token,omitempty"` // base64
+	Partial   *partialState   `json:"partial,omitempty"`
+}
+
+// partialState says how far the copy is that answered while it is being restored. The age is -1 when nothing is proven.
+type partialState struct {
+	Restored   int64  `json:"restored"`
+	Total      int64  `json:"total"`
+	LeftMillis int64  `json:"left_ms,omitempty"` // 0 when unknown
+	StreamTime *int64 `json:"stream_time,omitempty"`
 }
 
 func newAnswerRow(info router.StoreInfo, key shown, v *store.Value, span client.Span, p store.Partition, a client.Answer) answerRow {
 	r := answerRow{
 		Key: key.json, Partition: int32(p), Role: a.Facts.Role.String(), AgeMillis: millis(a.Facts.Age), Answered: a.Endpoint,
 		Epoch: int64(a.Epoch), Isolation: a.Facts.Isolation.String(), Token: client.EncodeToken(info.Name, a.Facts.Token),
+	}
+	if p := a.Facts.Partial; p != nil {
+		r.Partial = &partialState{Restored: p.Restored, Total: p.Total, LeftMillis: p.Left.Milliseconds()}
+		if p.StreamTime >= 0 {
+			r.Partial.StreamTime = &p.StreamTime
+		}
+	}
+	if a.Facts.Age < 0 {
+		r.AgeMillis = -1
 	}
 	if v != nil {
 		r.Found, r.Value = true, show(v.Data, info.ValueFormat).json
@@ -127,6 +145,9 @@ func writePoint(out *printer, info router.StoreInfo, key []byte, r client.Result
 		value = nil
 	}
 	row := newAnswerRow(info, show(key, info.KeyFormat), value, r.Span, r.Answer.Partition, r.Answer)
+	if value != nil && !out.json() {
+		out.notePartial(r.Answer)
+	}
 	if value == nil { // the row says it; the exit code too
 		return errors.Join(out.row(row), out.flush(), err)
 	}
@@ -214,6 +235,9 @@ func (s *session) multiGet(ctx context.Context, info router.StoreInfo, kf *keyFl
 		}
 		key := show(keys[i], info.KeyFormat)
 		row := newAnswerRow(info, key, value, r.Span, r.Partition, *r.Answer)
+		if !out.json() {
+			out.notePartial(*r.Answer)
+		}
 		if err := out.row(row, key.text, text, fmt.Sprint(r.Partition), row.Role, fmt.Sprintf("%.0fms", row.AgeMillis), row.Answered); err != nil {
 			return found, err
 		}

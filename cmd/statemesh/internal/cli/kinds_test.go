@@ -25,6 +25,8 @@ type instance struct {
 	stores   *layered.Stores
 	tasks    []*layered.Task
 	info     []router.StoreInfo
+	// partial, if set, is what who accepts it is told.
+	partial *store.Partial
 }
 
 const kindPartitions = 3
@@ -45,7 +47,14 @@ func (in *instance) Read(_ context.Context, name store.Name, p store.Partition, 
 	if err != nil {
 		return nil, err
 	}
-	return &kindReading{Snapshot: snap, name: name, p: p, o: o}, nil
+	rd := &kindReading{Snapshot: snap, name: name, p: p, o: o}
+	if o.Partial {
+		rd.partial = in.partial
+	} else if in.partial != nil {
+		rd.Close()
+		return nil, &store.NotReadyError{Store: name, Partition: p, Reason: "restoring", Restored: in.partial.Restored, Total: in.partial.Total, Left: in.partial.Left}
+	}
+	return rd, nil
 }
 
 type kindReading struct {
@@ -54,6 +63,8 @@ type kindReading struct {
 	name store.Name
 	p    store.Partition
 	o    store.ReadOptions
+
+	partial *store.Partial
 }
 
 func (r *kindReading) KeyValue() (store.KeyValueReader, error) { return r.Snapshot.KeyValue(r.name) }
@@ -65,6 +76,9 @@ func (r *kindReading) Sessions() (store.SessionReader, error) { return r.Snapsho
 func (r *kindReading) Versions() (store.VersionedReader, error) { return r.Snapshot.Versions(r.name) }
 
 func (r *kindReading) Facts() store.Facts {
+	if r.partial != nil {
+		return store.Facts{Role: store.RoleActive, Position: store.Position{}, Age: -1, Partial: r.partial}
+	}
 	return store.Facts{Role: store.RoleActive, Sequence: 1, Position: store.Position{}, Token: store.Token{
 		Cuts: map[store.Partition]store.Cut{r.p: {TopicID: [16]byte{1}, Next: 7}},
 	}}
@@ -123,7 +137,7 @@ func startLimited(t *testing.T, maxScanRows int64, fill func(in *instance)) *ins
 	srv, err := server.New(server.Config{
 		Application: "kinds", Instance: "a", Endpoint: in.endpoint, Listener: lis, DefaultMaxStaleness: server.DefaultMaxStaleness,
 		MaxScanRows: maxScanRows,
-	}, server.Deps{Stores: in, Peers: pool, Table: table})
+	}, server.Deps{Stores: in, Peers: pool, Table: table, Holdings: in.holdings})
 	if err != nil {
 		t.Fatal(err)
 	}

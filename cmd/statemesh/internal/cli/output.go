@@ -10,11 +10,16 @@ import (
 	"unicode"
 
 	"github.com/spf13/cobra"
+
+	"github.com/statemesh/statemesh/client"
+	"github.com/statemesh/statemesh/store"
 )
 
 // printer writes rows: aligned columns for people, or one JSON object per line for programs.
 type printer struct {
 	out    io.Writer
+	notes  io.Writer // what a person is told beside the output
+	told   map[store.Partition]bool
 	tw     *tabwriter.Writer
 	enc    *json.Encoder // nil: table
 	header []string
@@ -35,7 +40,7 @@ func newPrinter(cmd *cobra.Command, columns ...string) (*printer, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &printer{out: cmd.OutOrStdout(), header: columns}
+	p := &printer{out: cmd.OutOrStdout(), notes: cmd.ErrOrStderr(), header: columns}
 	switch form {
 	case "json":
 		p.enc = json.NewEncoder(p.out)
@@ -73,6 +78,20 @@ func (p *printer) row(obj any, cells ...string) error {
 	}
 	_, err := fmt.Fprintln(p.tw, strings.Join(cells, "\t"))
 	return err
+}
+
+// notePartial says, once per partition, that an answer is of a copy that is being restored.
+func (p *printer) notePartial(answers ...client.Answer) {
+	for _, a := range answers {
+		if a.Facts.Partial == nil || p.told[a.Partition] {
+			continue
+		}
+		if p.told == nil {
+			p.told = make(map[store.Partition]bool)
+		}
+		p.told[a.Partition] = true
+		_, _ = fmt.Fprintf(p.notes, "partition %d is partial: %s\n", a.Partition, a.Facts.Partial) // nobody there to be told
+	}
 }
 
 // oneCell quotes what would be no cell of a table, or more than one: what stores hold may have tabs, line ends and orders to

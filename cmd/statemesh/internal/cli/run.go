@@ -17,6 +17,8 @@ type Process struct {
 	Env            []string
 	Stdin          io.Reader
 	Stdout, Stderr io.Writer
+	// Again is closed by a second signal to end, nil: there is none. The first ends the context.
+	Again <-chan struct{}
 	// Version stamped at build time; empty: that of the build information.
 	Version string
 }
@@ -67,6 +69,7 @@ queries for any key from any instance.`,
 	root.AddCommand(
 		newServeCommand(p),
 		newConfigCommand(p),
+		newTopologyCommand(p),
 		newGetCommand(p),
 		newMultiGetCommand(p),
 		newScanCommand(p),
@@ -78,10 +81,13 @@ queries for any key from any instance.`,
 		newStoresCommand(p),
 		newDescribeCommand(p),
 		newInstancesCommand(p),
+		newCopiesCommand(p),
 		newOwnerCommand(p),
+		newDrainCommand(p),
 		newDemoCommand(p),
 		newBrokerCommand(),
 		newProduceCommand(p),
+		newCheckCommand(),
 		newVersionCommand(p),
 		newDocsCommand(),
 	)

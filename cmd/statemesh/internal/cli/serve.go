@@ -35,8 +35,9 @@ func newServeCommand(p Process) *cobra.Command {
 		Use:     "serve",
 		GroupID: groupRun,
 		Short:   "Run an instance: process, keep state, answer queries",
-		Long: `Run one instance of an application until SIGTERM or SIGINT. It then drains its queries, commits, leaves the
-group, closes its stores and exits with 0. A second signal ends it at once.`,
+		Long: `Run one instance of an application until SIGTERM or SIGINT. Other instances then take over what it has, while it goes on
+processing and answering, for up to shutdown.drain.timeout.ms; it ends the queries in flight, commits, leaves the group, closes its
+stores and exits with 0. A second signal ends the wait for the others, a third one the process at once.`,
 		Example: `  statemesh serve -c mesh.yaml
   statemesh serve -c mesh.yaml --set listen=127.0.0.1:7071 --set state.dir=./state-2`,
 		Args: cobra.NoArgs,
@@ -60,7 +61,7 @@ group, closes its stores and exits with 0. A second signal ends it at once.`,
 			if lookupEnv(p.Env, "GOGC") == "" {
 				debug.SetGCPercent(gcPercent)
 			}
-			return serve(cmd.Context(), inst, l.Config.Processor.ApplicationID, out)
+			return serve(cmd.Context(), p.Again, inst, l.Config.Processor.ApplicationID, out)
 		},
 	}
 	cmd.Flags().StringVarP(&file, "config", "c", "", "configuration file (STATEMESH_CONFIG)")
@@ -75,7 +76,7 @@ group, closes its stores and exits with 0. A second signal ends it at once.`,
 }
 
 // serve runs the instance and reports its life on standard output.
-func serve(ctx context.Context, inst *statemesh.Instance, app string, out *printer) error {
+func serve(ctx context.Context, again <-chan struct{}, inst *statemesh.Instance, app string, out *printer) error {
 	report := func(event, text string) error {
 		e := serveEvent{Event: event, Application: app, Instance: inst.ID(), Endpoint: inst.Endpoint(), PID: os.Getpid()}
 		if err := out.row(e, fmt.Sprintf("%s: %s %s", app, text, e.Endpoint)); err != nil {
@@ -91,8 +92,17 @@ func serve(ctx context.Context, inst *statemesh.Instance, app string, out *print
 			_ = report("serving", "serving at")
 		}
 	})
+	runs, ended := context.WithCancel(context.WithoutCancel(ctx))
+	wg.Go(func() {
+		select {
+		case <-again:
+			inst.Hurry()
+		case <-runs.Done():
+		}
+	})
 	err := inst.Run(ctx)
 	cancel()
+	ended()
 	wg.Wait()
 	if err != nil {
 		return err

@@ -141,6 +141,7 @@ type draft struct {
 	ssl                         processor.KafkaTLSFiles
 	reset                       offsetReset
 	deserialization, processing handler
+	uncaught                    string
 	clientAuth                  clientAuth
 	log                         Log
 }
@@ -148,6 +149,7 @@ type draft struct {
 func newDraft() *draft {
 	return &draft{
 		protocol: plaintext, reset: earliest, deserialization: handlerFail, processing: handlerFail,
+		uncaught:   processor.ShutdownInstance.String(),
 		clientAuth: required,
 		log:        Log{Level: "info", KafkaLevel: "warn", Format: "text"},
 	}
@@ -163,6 +165,9 @@ func (p *parser) finish() {
 	d.cfg.TLS.OptionalClientCert = d.clientAuth == optional
 	d.cfg.Processor.DeserializationHandler = d.deserialization.action()
 	d.cfg.Processor.ProcessingHandler = d.processing.action()
+	if d.uncaught == processor.ReplaceThread.String() {
+		d.cfg.Processor.UncaughtHandler = processor.ReplaceThread
+	}
 	if p.unreadable {
 		return
 	}
@@ -237,13 +242,18 @@ func (p *parser) firstPlace(names ...string) Problem {
 var fields = map[string]string{
 	"ApplicationID": "application.id", "Guarantee": "processing.guarantee", "CommitInterval": "commit.interval.ms",
 	"NumStreamThreads": "num.stream.threads", "Rack": "client.rack", "OffsetReset": "auto.offset.reset",
-	"SessionTimeout": "session.timeout.ms", "HeartbeatInterval": "heartbeat.interval.ms",
+	"ClientTags": "client.tags", "RackAwareTags": "rack.aware.assignment.tags", "NumStandbyReplicas": "num.standby.replicas",
+	"AcceptableRecoveryLag": "acceptable.recovery.lag", "MaxWarmupReplicas": "max.warmup.replicas",
+	"NoEviction": "failover.eviction", "SessionTimeout": "session.timeout.ms", "HeartbeatInterval": "heartbeat.interval.ms",
 	"RebalanceTimeout": "rebalance.timeout.ms", "TransactionTimeout": "transaction.timeout.ms",
+	"SnapshotMinOffsets": "restore.snapshot.min.offsets", "SnapshotOffsetsPerRow": "restore.snapshot.offsets.per.row",
+	"NoSnapshots": "restore.snapshot.enabled", "Limits.Copies": "restore.snapshot.send.max",
+	"Limits.CopyBytesPerSecond":   "restore.snapshot.send.bytes.per.second",
 	"BufferedRecordsPerPartition": "buffered.records.per.partition", "MaxPollRecords": "max.poll.records",
 	"UncommittedMaxBytes": "statestore.uncommitted.max.bytes", "InputBufferMaxBytes": "input.buffer.max.bytes",
 	"CacheMaxBytes": "statestore.cache.max.bytes", "MaxTaskIdle": "max.task.idle.ms",
 	"TaskTimeout": "task.timeout.ms", "DeserializationHandler": "deserialization.exception.handler",
-	"ProcessingHandler": "processing.exception.handler", "DeadLetterTopic": "errors.dead.letter.queue.topic.name",
+	"ProcessingHandler": "processing.exception.handler", "UncaughtHandler": "uncaught.exception.handler", "DeadLetterTopic": "errors.dead.letter.queue.topic.name",
 	"RepartitionPurgeInterval": "repartition.purge.interval.ms", "StateCleanupDelay": "state.cleanup.delay.ms", "ReplicationFactor": "replication.factor",
 	"Kafka.Brokers": "bootstrap.servers", "Brokers": "bootstrap.servers", "ClientID": "client.id",
 	"Compression": "compression.type", "SASL.Mechanism": "sasl.mechanism", "SASL.User": "sasl.username",
@@ -251,7 +261,7 @@ var fields = map[string]string{
 	"ProduceBytes": "buffer.memory", "RequestTimeout": "request.timeout.ms", "RetryTimeout": "retry.timeout.ms",
 	"DialTimeout": "socket.connection.setup.timeout.ms", "MetadataMaxAge": "metadata.max.age.ms",
 	"StateDir": "state.dir", "Listen": "listen", "Advertise": "application.server", "AdminListen": "admin.listen",
-	"ShutdownTimeout": "shutdown.timeout.ms", "MoveBytes": "store.move.bytes", "MoveInterval": "store.move.interval.ms",
+	"ShutdownTimeout": "shutdown.timeout.ms", "DrainTimeout": "shutdown.drain.timeout.ms", "MoveBytes": "store.move.bytes", "MoveInterval": "store.move.interval.ms",
 	"IteratorMaxAge": "store.iterator.max.age.ms",
 	"MemoryLimit":    "memory.limit", "RecentBytes": "store.recent.max.bytes", "RestoreMaxBytes": "restore.max.bytes",
 	"Limits.Bytes": "query.max.bytes", "Engine.Databases": "store.databases", "Engine.MemtableBytes": "store.memtable.bytes",

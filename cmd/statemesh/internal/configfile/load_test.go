@@ -156,7 +156,7 @@ func TestEveryFieldHasAKey(t *testing.T) {
 	elsewhere := map[string]string{
 		"Topology": "code", "Logger": "log.level, log.format", "Registerer": "code", "Listener": "code",
 		"ProcessID": "the instance's", "Incarnation": "the instance's", "Endpoint": "application.server",
-		"EpochFile": "the instance's", "GroupInstanceID": "refused", "Kafka.SASL": "sasl.*", "Kafka.TLS": "ssl.*", "Kafka.Dial": "code", "Kafka.Logger": "code",
+		"EpochFile": "the instance's", "Host": "the machine's", "Predecessors": "the instance's", "Peers": "the instance's", "Others": "the instance's", "GroupInstanceID": "refused", "Kafka.SASL": "sasl.*", "Kafka.TLS": "ssl.*", "Kafka.Dial": "code", "Kafka.Logger": "code",
 	}
 	var walk func(prefix string, typ reflect.Type)
 	walk = func(prefix string, typ reflect.Type) {

@@ -3,6 +3,7 @@ package configfile
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strconv"
@@ -73,6 +74,38 @@ func list(name, def string, at func(*draft) *[]string, meaning string) Setting {
 			return nil
 		},
 		get: func(d *draft) string { return strings.Join(*at(d), ",") },
+	}
+}
+
+// pairs takes name=value, several of them separated by commas.
+func pairs(name string, at func(*draft) *map[string]string, meaning string) Setting {
+	return Setting{
+		Name: name, Type: "list", Meaning: meaning, list: true,
+		set: func(d *draft, v string) error {
+			m := make(map[string]string)
+			for item := range strings.SplitSeq(v, ",") {
+				if item = strings.TrimSpace(item); item == "" {
+					continue
+				}
+				k, value, ok := strings.Cut(item, "=")
+				if k, value = strings.TrimSpace(k), strings.TrimSpace(value); !ok || k == "" || value == "" {
+					return fmt.Errorf("%q: want name=value", item)
+				}
+				if _, twice := m[k]; twice {
+					return fmt.Errorf("%q: %s is given twice", item, k)
+				}
+				m[k] = value
+			}
+			*at(d) = m
+			return nil
+		},
+		get: func(d *draft) string {
+			var items []string
+			for _, k := range slices.Sorted(maps.Keys(*at(d))) {
+				items = append(items, k+"="+(*at(d))[k])
+			}
+			return strings.Join(items, ",")
+		},
 	}
 }
 
@@ -169,6 +202,21 @@ func offAtZero(s Setting) Setting {
 		return set(d, "-1")
 	}
 	s.Meaning += "; 0: off."
+	return s
+}
+
+// count takes a number from 0 up, where 0 is a value like any other.
+func count(name, def string, hi int64, at func(*draft) *int, meaning string) Setting {
+	s := integer(name, def, 0, hi, at, meaning)
+	set := s.set
+	s.set = func(d *draft, v string) error {
+		err := set(d, v)
+		if errors.Is(err, errZero) {
+			*at(d) = 0
+			return nil
+		}
+		return err
+	}
 	return s
 }
 

@@ -51,7 +51,7 @@ const (
 
 // Sections lists the settings by what they are about.
 func Sections() []Section {
-	return slices.Concat([]Section{instance(), memory(), kafka()}, []Section{processing(), stores(), queries(), security(), logging()})
+	return slices.Concat([]Section{instance(), memory(), kafka()}, []Section{processing(), snapshots(), stores(), queries(), security(), logging()})
 }
 
 func instance() Section {
@@ -67,7 +67,11 @@ func instance() Section {
 		text("admin.listen", "", func(d *draft) *string { return &d.cfg.AdminListen },
 			"Address of metrics, health and profiles over HTTP, host:port. It is not authenticated; empty: none."),
 		text("client.rack", "", func(d *draft) *string { return &d.cfg.Processor.Rack },
-			"Rack or zone of this instance; copies of a task are kept apart by it."),
+			"Rack or zone of this instance; standbys of a task are kept in other racks than it."),
+		pairs("client.tags", func(d *draft) *map[string]string { return &d.cfg.Processor.ClientTags },
+			"More of where this instance is, as name=value (upstream's client.tag.*), for rack.aware.assignment.tags."),
+		offAtZero(duration("shutdown.drain.timeout.ms", "15s", func(d *draft) *time.Duration { return &d.cfg.DrainTimeout },
+			"How long a stop waits, while it processes and answers, for other instances to take over what this one has")),
 		duration("shutdown.timeout.ms", "10s", func(d *draft) *time.Duration { return &d.cfg.ShutdownTimeout },
 			"How long a stop waits for queries in flight. Leaving the group takes up to transaction.timeout.ms after that."),
 	}}
@@ -133,10 +137,20 @@ func processing() Section {
 			"Longest time between two commits of a thread that has something to commit. A reader sees what is committed."),
 		integer("num.stream.threads", "(number of cores)", 1, 1024, func(d *draft) *int { return &d.cfg.Processor.NumStreamThreads },
 			"Stream threads of this instance, each a member of the group."),
+		count("num.standby.replicas", "0", 100, func(d *draft) *int { return &d.cfg.Processor.NumStandbyReplicas },
+			"Other instances that keep a copy of each task: they answer reads within their bound, and take the task over at once."),
+		offAtZero(integer("acceptable.recovery.lag", "10000", -1, 1<<62, func(d *draft) *int64 { return &d.cfg.Processor.AcceptableRecoveryLag },
+			"Offsets that a copy may be behind and still be given its task")),
+		integer("max.warmup.replicas", "2", 1, 1<<31-1, func(d *draft) *int { return &d.cfg.Processor.MaxWarmupReplicas },
+			"Copies that are built at a time, over all instances, where tasks should move to; until then the tasks stay where they are."),
+		list("rack.aware.assignment.tags", "", func(d *draft) *[]string { return &d.cfg.Processor.RackAwareTags },
+			"Client tags in which the copies of a task differ, the most important first. Empty: they differ in client.rack."),
 		choice("auto.offset.reset", string(earliest), func(d *draft) *offsetReset { return &d.reset },
 			[]offsetReset{earliest, latest, none}, "Where to start in a topic that the application has not read before."),
 		duration("session.timeout.ms", "45s", func(d *draft) *time.Duration { return &d.cfg.Processor.SessionTimeout },
 			"How long the group waits for a silent instance before it gives its tasks away."),
+		negated("failover.eviction", func(d *draft) *bool { return &d.cfg.Processor.NoEviction },
+			"Whether instances that are proven to be dead are removed from the group by the others, without waiting for session.timeout.ms."),
 		duration("heartbeat.interval.ms", "(3s, at most session.timeout.ms / 3)", func(d *draft) *time.Duration { return &d.cfg.Processor.HeartbeatInterval },
 			"Time between two heartbeats. At most a third of session.timeout.ms."),
 		duration("rebalance.timeout.ms", "1m0s", func(d *draft) *time.Duration { return &d.cfg.Processor.RebalanceTimeout },
@@ -161,12 +175,31 @@ func processing() Section {
 			[]handler{handlerFail, handlerContinue, handlerDeadLetter}, "What becomes of records that cannot be decoded."),
 		choice("processing.exception.handler", string(handlerFail), func(d *draft) *handler { return &d.processing },
 			[]handler{handlerFail, handlerContinue, handlerDeadLetter}, "What becomes of records that a processor refuses."),
+		choice("uncaught.exception.handler", processor.ShutdownInstance.String(), func(d *draft) *string { return &d.uncaught },
+			[]string{processor.ShutdownInstance.String(), processor.ReplaceThread.String()},
+			"What follows when a stream thread fails with what no other handler takes."),
 		text("errors.dead.letter.queue.topic.name", "", func(d *draft) *string { return &d.cfg.Processor.DeadLetterTopic },
 			"Topic for records that a handler sends away; it must exist. Required with dead-letter."),
 		offAtZero(duration("repartition.purge.interval.ms", "30s", func(d *draft) *time.Duration { return &d.cfg.Processor.RepartitionPurgeInterval },
 			"How often consumed records of repartition topics are deleted")),
 		offAtZero(duration("state.cleanup.delay.ms", "10m0s", func(d *draft) *time.Duration { return &d.cfg.Processor.StateCleanupDelay },
 			"How long the local copy of a task that has moved to another instance is kept")),
+	}}
+}
+
+func snapshots() Section {
+	return Section{"Restore from other instances", []Setting{
+		negated("restore.snapshot.enabled", func(d *draft) *bool { return &d.cfg.Processor.NoSnapshots },
+			"Whether tasks are restored from copies that other instances have, where that is faster than their changelogs, and copies are given to others."),
+		integer("restore.snapshot.min.offsets", "50000", 1, 1<<62, func(d *draft) *int64 { return &d.cfg.Processor.SnapshotMinOffsets },
+			"Changelog offsets that a task must have to read before others are asked."),
+		integer("restore.snapshot.offsets.per.row", "2", 1, 1<<20, func(d *draft) *int { return &d.cfg.Processor.SnapshotOffsetsPerRow },
+			"Changelog offsets that each row of a copy must spare: with fewer the changelogs are as fast, and cost no other instance anything."),
+		integer("restore.snapshot.send.max", "2", 1, 1024, func(d *draft) *int { return &d.cfg.Limits.Copies },
+			"Copies that are sent to others at a time; the last one of several is kept for instances that are to run the task. "+
+				"Who is refused asks another instance; a standby waits for a while."),
+		offAtZero(size("restore.snapshot.send.bytes.per.second", "64MiB", func(d *draft) *int64 { return &d.cfg.Limits.CopyBytesPerSecond },
+			"Most that is sent of them in a second, all together")),
 	}}
 }
 

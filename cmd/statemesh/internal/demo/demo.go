@@ -37,6 +37,11 @@ type Options struct {
 	Records int
 	// Speed limits the loading, in records per second. 0: as fast as the broker takes them.
 	Speed float64
+	// Standbys of each task.
+	Standbys int
+	// KillEvery is the time between kills while readers read, after everything is loaded; 0: there are none. Kills is how many.
+	KillEvery time.Duration
+	Kills     int
 	// Dir keeps state and logs. Empty: a temporary directory, removed after a demo whose answers were all right.
 	Dir string
 	// Keep leaves the fleet up after the verification until the context ends.
@@ -83,7 +88,7 @@ func Run(ctx context.Context, opts Options) (_ *Report, err error) {
 		err = errors.Join(err, d.cleanUp(ctx, err))
 		d.report.Seconds = time.Since(begin).Seconds()
 	}()
-	for _, step := range []func(context.Context) error{d.prepare, d.startBroker, d.startFleet, d.firstHalf, d.secondHalf} {
+	for _, step := range []func(context.Context) error{d.prepare, d.startBroker, d.startFleet, d.firstHalf, d.secondHalf, d.outages} {
 		if err := step(ctx); err != nil {
 			return d.report, err
 		}
@@ -179,6 +184,9 @@ func (d *demo) startFleet(ctx context.Context) error {
 		"application.id=" + d.app, "bootstrap.servers=" + strings.Join(d.kafka.Brokers, ","), "num.stream.threads=1", "processing.guarantee=exactly_once_v2",
 		"session.timeout.ms=" + session.String(), "heartbeat.interval.ms=500ms", "transaction.timeout.ms=" + (session - time.Second).String(),
 		"query.default.max.staleness.ms=" + bound.String(), "query.cache.ttl.ms=" + bound.String(),
+	}
+	if d.opts.Standbys > 0 {
+		sets = append(sets, fmt.Sprintf("num.standby.replicas=%d", d.opts.Standbys))
 	}
 	d.fleet = &fleet{binary: binary, dir: d.dir, config: config, sets: append(sets, d.opts.Sets...), env: d.opts.Env}
 	ctx, cancel := context.WithTimeoutCause(ctx, startTimeout, errors.New("the fleet did not start in time"))

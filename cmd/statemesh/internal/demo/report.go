@@ -25,6 +25,7 @@ type Report struct {
 	RecordsPerSecond float64        `json:"records_per_second"`
 	Kill             *Kill          `json:"kill,omitempty"`
 	Verifications    []Verification `json:"verifications"`
+	Outages          []Outage       `json:"outages,omitempty"`
 	// MemoryBytes is the resident memory of each instance at the end.
 	MemoryBytes []int64 `json:"memory_bytes,omitempty"`
 	Seconds     float64 `json:"seconds"`
@@ -36,6 +37,9 @@ func (r *Report) Wrong() int {
 	for _, v := range r.Verifications {
 		n += v.Wrong
 	}
+	for _, o := range r.Outages {
+		n += o.Bounded.Wrong + o.Owner.Wrong
+	}
 	return n
 }
 
@@ -44,6 +48,9 @@ func (r *Report) Asked() int {
 	n := 0
 	for _, v := range r.Verifications {
 		n += v.Asked
+	}
+	for _, o := range r.Outages {
+		n += o.Bounded.Asked + o.Owner.Asked
 	}
 	return n
 }
