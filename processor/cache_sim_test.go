@@ -131,6 +131,7 @@ func TestSimCache(t *testing.T) {
 		f.produce(tr, rng, 50, 40)
 		f.reap(alive...)
 		f.waitCaughtUp(5 * time.Minute)
+		f.settled(alive...)
 		for _, in := range alive {
 			if err := in.stop(); err != nil {
 				t.Fatal(err)

@@ -1,14 +1,17 @@
 package processor
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"path/filepath"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
@@ -154,11 +157,8 @@ func (f *fleet) reap(instances ...*instance) {
 	synctest.Wait() // what the instances have done by now is there to be read
 	alive := make(map[string]bool)
 	for _, in := range instances {
-		for _, t := range in.rt.threads {
-			if m := t.current.Load(); m != nil {
-				id, _ := m.client.GroupMetadata()
-				alive[id] = true
-			}
+		for _, id := range in.members() {
+			alive[id] = true
 		}
 	}
 	info := f.cluster.GroupInfo(testApp)
@@ -178,4 +178,37 @@ func (f *fleet) reap(instances ...*instance) {
 			f.t.Fatal(err)
 		}
 	}
+}
+
+// settled waits until the group has come to rest with these instances in it. A session goes on in kfake while a join waits, and ends
+// that one without an answer (Kafka's session begins with the answer): who waits for it hears of it when the request times out, and
+// cannot leave in order before.
+func (f *fleet) settled(instances ...*instance) {
+	f.t.Helper()
+	f.eventually("the group at rest", 2*time.Minute, func() error {
+		synctest.Wait()
+		info := f.cluster.GroupInfo(testApp)
+		if info == nil || info.State != "Stable" {
+			return fmt.Errorf("group %+v", info)
+		}
+		for _, in := range instances {
+			for _, id := range in.members() {
+				if !slices.ContainsFunc(info.Members, func(m kfake.GroupMember) bool { return m.MemberID == id }) {
+					return fmt.Errorf("%s: %s is not in the group", in.dir, id)
+				}
+			}
+		}
+		return nil
+	})
+}
+
+// members are the ids by which the group knows the threads, as far as they have one.
+func (in *instance) members() (ids []string) {
+	for _, t := range in.rt.threads {
+		if m := t.current.Load(); m != nil {
+			id, _ := m.client.GroupMetadata()
+			ids = append(ids, id)
+		}
+	}
+	return ids
 }

@@ -208,6 +208,7 @@ func TestSimGlobalStore(t *testing.T) {
 		a.cut.mend()
 		n.check(behind, a, b)
 		f.reap(a, b)
+		f.settled(a, b)
 
 		if err := b.stop(); err != nil {
 			t.Fatal(err)

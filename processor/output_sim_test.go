@@ -139,6 +139,7 @@ func TestSimPunctuatedOutput(t *testing.T) {
 		produce(5)
 		f.reap(alive...)
 		f.waitCaughtUp(5 * time.Minute)
+		f.settled(alive...)
 		for _, in := range alive {
 			if err := in.stop(); err != nil {
 				t.Fatal(err)
