@@ -80,7 +80,9 @@ func collect(tasks iter.Seq[*task], transactionalID string) (parts []commitPart,
 		p := commitPart{task: tk, cp: tk.checkpoint()}
 		parts = append(parts, p)
 		records += tk.processed
-		meta := commitmeta.Meta{Sequence: p.cp.Sequence, StreamTime: p.cp.StreamTime, TransactionalID: transactionalID}.Encode()
+		meta := commitmeta.Meta{
+			Sequence: p.cp.Sequence, StreamTime: p.cp.StreamTime, TransactionalID: transactionalID, Observed: tk.observed.encode(p.cp.StreamTime),
+		}.Encode()
 		before := len(offsets)
 		for _, in := range tk.inputs {
 			if in.moved() {

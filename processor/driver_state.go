@@ -46,7 +46,9 @@ func (d *Driver) restore(t *task) (res restore.Result, start map[store.TopicPart
 		if c.next > 0 {
 			res.Position.Set(in.tp.Topic, in.tp.Partition, c.next-1)
 		}
-		res.Sequence = max(res.Sequence, c.meta.Sequence)
+		if c.meta.Sequence > res.Sequence {
+			res.Sequence, res.Observed = c.meta.Sequence, c.meta.Times()
+		}
 		res.StreamTime = max(res.StreamTime, c.meta.StreamTime)
 	}
 	for _, s := range t.sub.stores {

@@ -58,6 +58,8 @@ type task struct {
 	sequence                  store.Sequence
 	streamTime, committedTime int64
 	position                  store.Position // as of the last commit
+	// observed are the times of operators.
+	observed observedTimes
 
 	current    RecordMetadata
 	hasCurrent bool
@@ -94,7 +96,7 @@ type changelog struct {
 
 func newTask(id store.TaskID, sub *subtopology, env *taskEnv, inputs []store.TopicPartition) *task {
 	t := &task{
-		id: id, sub: sub, env: env, streamTime: -1, committedTime: -1, schedules: newSchedule(),
+		id: id, sub: sub, env: env, streamTime: -1, committedTime: -1, schedules: newSchedule(), observed: observedTimes{otherwise: Unobserved},
 		logs: make(map[store.Name]*changelog), stores: make(map[store.Name]store.KeyValue), position: store.Position{},
 	}
 	for _, tp := range inputs {
@@ -108,6 +110,7 @@ func (t *task) begin(state *layered.Task, res restore.Result, start map[store.To
 	t.state = state
 	state.UseCache(t.env.cache)
 	t.sequence, t.streamTime, t.committedTime = res.Sequence, res.StreamTime, res.StreamTime
+	t.observed.begin(res.Observed, res.StreamTime)
 	t.position = res.Position.Clone()
 	cp := state.Checkpoint()
 	for _, s := range t.sub.stores {
@@ -187,6 +190,7 @@ func (t *task) rollback() error {
 	err := closeGraph(t.nodes)
 	t.state.Rollback()
 	t.streamTime = t.committedTime
+	t.observed.rollback()
 	t.produced, t.processed, t.commitRequested, t.hasCurrent, t.idleSince = 0, 0, false, false, time.Time{}
 	for _, in := range t.inputs {
 		in.rewind()
@@ -413,6 +417,7 @@ func (t *task) becomeCommitted(cp store.Checkpoint) {
 		}
 	}
 	t.sequence, t.committedTime, t.position = cp.Sequence, cp.StreamTime, cp.Position
+	t.observed.becomeCommitted()
 	t.produced, t.processed, t.commitRequested = 0, 0, false
 	for _, in := range t.inputs {
 		in.becomeCommitted()

@@ -52,7 +52,7 @@ type graphNode struct {
 	out any
 	// repartition is not nil for a repartition that an operator needed.
 	repartition *repartition
-	// final knows when a key of the table that the node makes changes no more: a closesAt of its keys; nil: never.
+	// final knows when a key of the table that the node makes changes no more: a finality of its keys; nil: never.
 	final any
 	// add writes the node, its stores and what belongs to it, after those of its parents.
 	add func(t *processor.Topology, parents ...string)

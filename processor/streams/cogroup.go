@@ -72,7 +72,7 @@ func AggregateCogrouped[K, A any](c *Cogrouped[K, A], name store.Name, values se
 	name = c.b.storeName(name, cogroupStore, "AggregateCogrouped")
 	k := keep(c.b, string(name), name, c.keys, values, o)
 	out := newOutlet[Change[K, A]]()
-	n := addCogroup(c, name, o, out, []store.Spec{k.spec}, nil, func(i int) processor.Supplier {
+	n := addCogroup(c, name, o, out, k.specs, nil, func(i int) processor.Supplier {
 		return c.members[i].plain(k, i == 0, initial, out)
 	})
 	return k.table(c.b, n, out)
@@ -100,7 +100,7 @@ func cogroupWindows[K, A any](
 	name = c.b.storeName(name, cogroupStore, title)
 	k := keepWindows(c.b, string(name), name, kind, OnWindowUpdate, c.keys, values, o)
 	out := newOutlet[Change[serde.Windowed[K], A]]()
-	n := addCogroup(c, name, o, out, k.specs(), k.final(), func(i int) processor.Supplier {
+	n := addCogroup(c, name, o, out, k.specs, k.final(), func(i int) processor.Supplier {
 		return c.members[i].windowed(k, i == 0, f, out)
 	})
 	return k.table(c.b, n, out)
@@ -110,7 +110,7 @@ const cogroupStore = "COGROUPKSTREAM-AGGREGATE-STATE-STORE-"
 
 // addCogroup adds a node for each stream of the group, which share the stores, and one behind them that makes one table of them.
 func addCogroup[K, A, L any](
-	c *Cogrouped[K, A], name store.Name, o options, out *outlet[Change[L, A]], specs []store.Spec, final any, member func(i int) processor.Supplier,
+	c *Cogrouped[K, A], name store.Name, o options, out *outlet[Change[L, A]], specs func() []store.Spec, final any, member func(i int) processor.Supplier,
 ) *graphNode {
 	parents := make([]*graphNode, len(c.members))
 	for i, m := range c.members {
@@ -123,15 +123,16 @@ func addCogroup[K, A, L any](
 		if o.named != "" {
 			node = o.named + "-cogroup-agg-" + strconv.Itoa(i)
 		}
-		merged[i] = c.b.put(&graphNode{
-			name: node, parents: []*graphNode{parents[i]}, add: addProcessor(node, member(i), specs, uses),
-		})
+		n := &graphNode{name: node, parents: []*graphNode{parents[i]}, add: addProcessor(node, member(i), nil, uses)}
 		if i == 0 {
-			for _, s := range specs {
+			n.add = func(t *processor.Topology, parents ...string) { // a Suppress further down may have changed them
+				addProcessor(node, member(0), specs(), nil)(t, parents...)
+			}
+			for _, s := range specs() {
 				uses = append(uses, s.Name)
 			}
-			specs = nil
 		}
+		merged[i] = c.b.put(n)
 	}
 	node := c.b.name("COGROUPKSTREAM-MERGE-")
 	if o.named != "" {

@@ -37,8 +37,12 @@ func (w *waiting[K, V, W]) operator(sc *scope[Record[K, W]]) (func(*Record[K, V]
 	if err != nil {
 		return nil, err
 	}
+	seen, err := sc.ObservedTime(string(w.spec.Name))
+	if err != nil {
+		return nil, err
+	}
 	q := &waitingRows[K, V]{
-		kv: kv, observed: -1, keys: coder[K]{serde: w.keys}, values: coder[V]{serde: w.values},
+		kv: kv, seen: seen, keys: coder[K]{serde: w.keys}, values: coder[V]{serde: w.values},
 		decoder: recordDecoder[K, V]{keys: w.keys, values: w.values},
 	}
 	if err := q.load(); err != nil {
@@ -46,23 +50,22 @@ func (w *waiting[K, V, W]) operator(sc *scope[Record[K, W]]) (func(*Record[K, V]
 	}
 	grace := w.grace.Milliseconds()
 	return func(r *Record[K, V]) error {
-		q.observed = max(q.observed, r.Timestamp)
-		if r.NoKey || r.NoValue || r.Timestamp < q.observed-grace {
+		until := q.seen.Observe(r.Timestamp) - grace
+		if r.NoKey || r.NoValue || r.Timestamp < until {
 			return join(r) // dropped there, if it has to be; too late to wait
 		}
 		if err := q.put(r); err != nil {
 			return err
 		}
-		return q.release(q.observed-grace, join)
+		return q.release(until, join)
 	}, nil
 }
 
 // waitingRows is a buffer in one task.
 type waitingRows[K, V any] struct {
 	kv store.KeyValue
-	// observed is the greatest time that came, which waits itself unless the grace is 0: so a restart finds it again. number is the
-	// last one used.
-	observed int64
+	// seen is the time of the records that came, those that do not wait among them. number is the last one used.
+	seen     *processor.ObservedTime
 	number   uint64
 	keys     coder[K]
 	values   coder[V]
@@ -84,7 +87,7 @@ func (q *waitingRows[K, V]) load() error {
 		if len(key) != 16 {
 			return errWaiting
 		}
-		q.observed = max(q.observed, int64(binary.BigEndian.Uint64(key)))
+		q.seen.Observe(int64(binary.BigEndian.Uint64(key))) // a former version kept no other time
 		q.number = max(q.number, binary.BigEndian.Uint64(key[8:]))
 	}
 	return it.Err()

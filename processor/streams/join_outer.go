@@ -80,9 +80,7 @@ func (j *streamSide[K, V, O, W]) operator(sc *scope[Record[K, W]]) (func(*Record
 		return met, err
 	}
 	return func(r *Record[K, V]) error {
-		if err := u.advance(r.Timestamp); err != nil {
-			return err
-		}
+		u.advance(r.Timestamp)
 		if j.outer && r.NoKey && !r.NoValue {
 			return give(r, Maybe[O]{}, r.Timestamp)
 		}
@@ -97,7 +95,7 @@ func (j *streamSide[K, V, O, W]) operator(sc *scope[Record[K, W]]) (func(*Record
 		if err != nil || met || !j.outer {
 			return err
 		}
-		if later(r.Timestamp, j.after+j.grace) < u.time.stream {
+		if later(r.Timestamp, j.after+j.grace) < u.time.seen.Now() {
 			return give(r, Maybe[O]{}, r.Timestamp) // nobody may come any more
 		}
 		vb, err := vc.encode(r.Value, r.value)
@@ -120,11 +118,10 @@ func (s whichSide) other() whichSide { return 1 - s }
 
 // joinTime is what both sides of an outer join know of time in one task.
 type joinTime struct {
-	// stream is the greatest time that came.
-	stream int64
+	// seen is the time of the records of both sides.
+	seen *processor.ObservedTime
 	// left and right are at most the times of the oldest records that wait, math.MaxInt64 when none does.
 	left, right int64
-	loaded      bool
 }
 
 // joinMerge brings the results of both sides together. They find their common time in it.
@@ -138,7 +135,7 @@ func newJoinMerge[K, W any](out *outlet[Record[K, W]]) processor.Supplier {
 	return func() processor.Processor {
 		return &joinMerge[K, W]{
 			node: node[Record[K, W], Record[K, W]]{operator: pass[Record[K, W]](), outlet: out},
-			time: joinTime{stream: -1, left: math.MaxInt64, right: math.MaxInt64},
+			time: joinTime{left: math.MaxInt64, right: math.MaxInt64},
 		}
 	}
 }
@@ -200,31 +197,32 @@ func (j *streamJoin[K, L, R, W]) waits(sc *scope[Record[K, W]]) (*unmatched[K, W
 	if u.time == nil {
 		return nil, errors.New("outer join: both sides end in one node")
 	}
-	return u, u.load()
+	seen, err := sc.ObservedTime(string(j.unmatched.Name))
+	if err != nil {
+		return nil, err
+	}
+	return u, u.load(seen)
 }
 
-// streamTimeRow is where the greatest time that came is kept, behind all rows. What is over must be so after a restart, too.
+// streamTimeRow is where former versions kept the time, behind all rows.
 var streamTimeRow = []byte{0xff}
 
 // rows selects all rows but that one.
 var rows = store.Scan{To: []byte{0xfe}}
 
 // advance moves the time on.
-func (u *unmatched[K, W]) advance(to int64) error {
-	if u == nil || to <= u.time.stream {
-		return nil
+func (u *unmatched[K, W]) advance(to int64) {
+	if u != nil {
+		u.time.seen.Observe(to)
 	}
-	u.time.stream = to
-	u.item = binary.BigEndian.AppendUint64(u.item[:0], uint64(to))
-	return u.kv.Put(streamTimeRow, store.Value{Data: u.item})
 }
 
 // load finds the time and the oldest records that wait, after a restart.
-func (u *unmatched[K, W]) load() error {
-	if u.time.loaded {
+func (u *unmatched[K, W]) load(seen *processor.ObservedTime) error {
+	if u.time.seen != nil {
 		return nil
 	}
-	u.time.loaded = true
+	u.time.seen = seen
 	got, err := u.kv.Get(streamTimeRow)
 	switch {
 	case errors.Is(err, store.ErrNotFound):
@@ -233,7 +231,7 @@ func (u *unmatched[K, W]) load() error {
 	case len(got.Data) != 8:
 		return errUnmatched
 	default:
-		u.time.stream = int64(binary.BigEndian.Uint64(got.Data))
+		u.advance(int64(binary.BigEndian.Uint64(got.Data)))
 	}
 	it, err := u.kv.Scan(rows)
 	if err != nil {
@@ -315,11 +313,11 @@ func (u *unmatched[K, W]) forget(s whichSide, key []byte, at int64) error {
 
 // release gives the results of records that nobody can meet any more, when time has moved on to that of the record in hand.
 func (u *unmatched[K, W]) release(now int64) (err error) {
-	if u == nil || now != u.time.stream {
+	if u == nil || now != u.time.seen.Now() {
 		return nil
 	}
 	t := u.time
-	if later(t.left, u.leftFor) >= t.stream && later(t.right, u.rightFor) >= t.stream {
+	if later(t.left, u.leftFor) >= now && later(t.right, u.rightFor) >= now {
 		return nil
 	}
 	left, right := t.left, t.right
@@ -344,7 +342,7 @@ func (u *unmatched[K, W]) release(now int64) (err error) {
 		if s == leftSide {
 			wait = u.leftFor
 		}
-		if later(at, wait) >= t.stream {
+		if later(at, wait) >= now {
 			t.waits(s, at)
 			continue
 		}

@@ -175,8 +175,10 @@ func addWindowed[K, V any](b *Builder, name string, s *Stream[K, V], spec store.
 		if err != nil {
 			return nil, err
 		}
+		now := int64(-1) // at least the store's own time
 		kc, vc := coder[K]{serde: keys}, coder[V]{serde: values}
 		return func(r *Record[K, V]) error {
+			now = max(now, r.Timestamp, sc.CurrentStreamTime())
 			if err := sc.emit(r); err != nil || r.NoKey || r.NoValue {
 				return err
 			}
@@ -188,7 +190,7 @@ func addWindowed[K, V any](b *Builder, name string, s *Stream[K, V], spec store.
 			if err != nil {
 				return err
 			}
-			if err := w.Put(kb, r.Timestamp, store.Value{Data: vb}); err != nil || r.Timestamp > sc.CurrentStreamTime()-retention {
+			if err := w.Put(kb, r.Timestamp, store.Value{Data: vb}); err != nil || r.Timestamp > now-retention {
 				return err
 			}
 			if _, err := w.Fetch(kb, r.Timestamp); !errors.Is(err, store.ErrNotFound) {
@@ -252,15 +254,18 @@ func (j *selfJoin[K, V, W]) operator(sc *scope[Record[K, W]]) (func(*Record[K, V
 	if err != nil {
 		return nil, err
 	}
+	seen, err := sc.ObservedTime(string(j.side.store))
+	if err != nil {
+		return nil, err
+	}
 	kc, null := coder[K]{serde: j.side.keys}, nullsOf[W]()
-	streamTime := sc.CurrentStreamTime()
 	var out Record[K, W]
 	return func(r *Record[K, V]) error {
 		kb, err := joinKey(sc.Context, &kc, r)
 		if err != nil || kb == nil {
 			return err
 		}
-		streamTime = max(streamTime, r.Timestamp)
+		streamTime := seen.Observe(r.Timestamp)
 		give := func(l, o V, at int64) error {
 			withKeyOf(&out, r)
 			out.Timestamp = max(r.Timestamp, at)

@@ -3,7 +3,6 @@ package streams
 import (
 	"errors"
 	"fmt"
-	"math"
 	"time"
 
 	"github.com/statemesh/statemesh/processor"
@@ -65,22 +64,6 @@ func (e *BufferFullError) Error() string {
 		e.Store, e.Records, e.Bytes, e.MaxRecords, e.MaxBytes)
 }
 
-// closesAt is the stream time from which a key changes no more.
-type closesAt[K any] func(key K) int64
-
-// closesOf finds it for the keys of a table: in what the table is made of, as far as that has the same keys.
-func closesOf[K any](n *graphNode) closesAt[K] {
-	if f, ok := n.final.(closesAt[K]); ok {
-		return f
-	}
-	for _, p := range n.parents {
-		if f := closesOf[K](p); f != nil {
-			return f
-		}
-	}
-	return nil
-}
-
 // Suppress holds changes back and hands on fewer (upstream's KTable.suppress). What is held back lies in a store of its own, which survives
 // restarts and moves: <name>-store, name being that of Named. Options: LoggingDisabled, LoggingConfig.
 func (t *Table[K, V]) Suppress(s Suppressed, opts ...Option) *Table[K, V] {
@@ -129,11 +112,12 @@ func (t *Table[K, V]) checkSuppress(node string, s Suppressed, b *suppression[K,
 	if s.buffer.WhenFull == EmitEarly {
 		t.b.fail(node, "results that are final cannot be told early: the buffer of UntilWindowCloses must shut down when it is full")
 	}
-	closes := closesOf[K](t.node)
-	if closes == nil {
+	finals := finalitiesOf[K](t.node)
+	if len(finals) == 0 {
 		t.b.fail(node, "UntilWindowCloses: the keys of the table have no windows")
 		return
 	}
+	closes := together(finals)
 	b.due = func(key K, _ int64) int64 { return closes(key) }
 }
 
@@ -153,12 +137,15 @@ func (s *suppression[K, V]) operator(sc *scope[Change[K, V]]) (func(*Change[K, V
 	sc.onClose = append(sc.onClose, buf.close)
 	keys, before, next := coder[K]{serde: s.kept.keys}, coder[V]{serde: s.kept.values}, coder[V]{serde: s.kept.values}
 	tell := func(key []byte, h *held) error { return s.tell(sc, buf, key, h) }
-	streamTime := int64(math.MinInt64)
-	due := func() bool { return buf.first <= streamTime }
+	// The time of changes that came here, and not of the task's records: what a record cache still has is older than those.
+	seen, err := sc.ObservedTime(string(s.kept.spec.Name))
+	if err != nil {
+		return nil, err
+	}
+	due := func() bool { return buf.first <= seen.Now() }
 	full := func() bool { return s.is.buffer.exceeded(buf.records, buf.bytes) }
 	return func(c *Change[K, V]) error {
-		// The time of changes that came here, and not of the task's records: what a record cache still has is older than those.
-		streamTime = max(streamTime, c.Timestamp)
+		seen.Observe(c.Timestamp)
 		kb, err := keys.encode(c.Key, c.key)
 		if err != nil {
 			return err

@@ -138,7 +138,9 @@ func windowTable[K, V, A any](
 	out := newOutlet[Change[serde.Windowed[K], A]]()
 	n := b.put(&graphNode{
 		name: node, parents: []*graphNode{s.node}, final: k.final(),
-		add: addProcessor(node, supplier(windowAggregation(k, k.keeper, f), out, nil), k.specs(), nil),
+		add: func(t *processor.Topology, parents ...string) { // a Suppress further down may have changed the store
+			addProcessor(node, supplier(windowAggregation(k, k.keeper, f), out, nil), k.specs(), nil)(t, parents...)
+		},
 	})
 	return k.table(b, n, out)
 }
@@ -218,22 +220,6 @@ func windowAggregation[K, V, A any](k *keptWindows[K, A], open openWindows[K, A]
 	default:
 		return gridAggregation(k, open, f)
 	}
-}
-
-// clock is the stream time that decides what is late, in one node of a task: that of the task for the record in hand, which survives restarts;
-// for what comes out of a record cache, at a time that no record decides, the greatest seen here (as upstream has it in each processor).
-type clock struct {
-	ctx *processor.Context
-	now int64
-}
-
-// at moves the time to that of a record.
-func (c *clock) at(timestamp int64) int64 {
-	if _, inHand := c.ctx.RecordMetadata(); inHand {
-		c.now = max(c.now, c.ctx.CurrentStreamTime())
-	}
-	c.now = max(c.now, timestamp)
-	return c.now
 }
 
 // byInnerKey is the partitioner of records whose keys have windows, where no other was asked for: all windows of a key are in one partition,

@@ -20,6 +20,8 @@ type keptWindows[K, V any] struct {
 	old    bool
 	// closing is the store of windows that are told when they close; nil: changes are told.
 	closing *store.Spec
+	// time decides what is late.
+	time *sharedTime
 }
 
 // openWindows makes the keeper of a task, in Init.
@@ -31,7 +33,7 @@ func keepWindows[K, V any](
 ) *keptWindows[K, V] {
 	b.needs(node, "keys", keys.Err())
 	b.needs(node, "values", values.Err())
-	k := &keptWindows[K, V]{kind: kind, keys: keys, values: values, spec: store.Spec{
+	k := &keptWindows[K, V]{kind: kind, keys: keys, values: values, time: &sharedTime{name: name}, spec: store.Spec{
 		Name: name, Kind: store.KindTimestampedWindow, Caching: !o.noCaching, NoChangelog: o.noLogging, ChangelogConfig: o.logConfig,
 		KeyFormat: keys.Format(), ValueFormat: values.Format(),
 	}}
@@ -86,7 +88,9 @@ func (k *keptWindows[K, V]) specs() []store.Spec {
 
 // final is how Suppress knows when a key of the table changes no more.
 func (k *keptWindows[K, V]) final() any {
-	return closesAt[serde.Windowed[K]](func(w serde.Windowed[K]) int64 { return k.kind.closes(w.End) })
+	return finality[serde.Windowed[K]]{
+		closes: func(w serde.Windowed[K]) int64 { return k.kind.closes(w.End) }, time: k.time, spec: &k.spec,
+	}
 }
 
 // windowedKeys is how keys with their windows are written to topics.
@@ -179,8 +183,9 @@ type windowKeeper[K, V any] struct {
 	values coder[V]
 	// closer tells windows that are closed; nil: changes are told.
 	closer *closer[K, V]
-	clock  clock
-	out    Change[serde.Windowed[K], V]
+	// seen is the time of the records that came here.
+	seen *processor.ObservedTime
+	out  Change[serde.Windowed[K], V]
 }
 
 // keeper makes the keeper, in Init.
@@ -202,15 +207,18 @@ func (k *keptWindows[K, V]) writer(sc *scope[Change[serde.Windowed[K], V]]) (*wi
 	if err != nil {
 		return nil, err
 	}
+	seen, err := k.time.in(sc.Context)
+	if err != nil {
+		return nil, err
+	}
 	return &windowKeeper[K, V]{
-		kept: k, rows: rows, sc: sc, keys: coder[K]{serde: k.keys}, values: coder[V]{serde: k.values},
-		clock: clock{ctx: sc.Context, now: -1},
+		kept: k, rows: rows, sc: sc, keys: coder[K]{serde: k.keys}, values: coder[V]{serde: k.values}, seen: seen,
 	}, nil
 }
 
 // begin takes in the time of a record, and tells what it closes. It returns the stream time.
 func (w *windowKeeper[K, V]) begin(timestamp int64, headers []processor.Header) (now int64, err error) {
-	now = w.clock.at(timestamp)
+	now = w.seen.Observe(timestamp)
 	if w.closer != nil {
 		err = w.closer.tell(now, headers)
 	}

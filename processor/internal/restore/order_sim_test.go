@@ -157,14 +157,20 @@ func TestUnstableOffsetsAreWaitedFor(t *testing.T) {
 func TestMetadataOfTheLastCommitWins(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		w.commitOffset(0, 10, commitmeta.Meta{Sequence: 8, StreamTime: 800, TransactionalID: "b"})
-		w.commitRaw(1, 20, "by hand")
+		id := commitmeta.TimeID("counts")
+		times := func(at int64) string { return commitmeta.EncodeTimes(800, []commitmeta.Time{{ID: id, At: at}}) }
+		w.commitOffset(0, 10, commitmeta.Meta{Sequence: 8, StreamTime: 800, TransactionalID: "b", Observed: times(700)})
+		w.commitOffset(1, 20, commitmeta.Meta{Sequence: 7, StreamTime: 800, TransactionalID: "b", Observed: times(600)})
 		r := w.restorer(nil)
 		req := w.request(newMemoryTask(t, 0))
 		in0, in1 := store.TopicPartition{Topic: inputTopic}, store.TopicPartition{Topic: inputTopic, Partition: 1}
 		req.Inputs = []store.TopicPartition{in0, in1}
 		res, err := r.Restore(t.Context(), req)
-		if err != nil {
+		if err != nil || res.Observed[id] != 700 || len(res.Observed) != 1 {
+			t.Fatalf("times %v, error %v", res.Observed, err)
+		}
+		w.commitRaw(1, 20, "by hand")
+		if res, err = r.Restore(t.Context(), req); err != nil {
 			t.Fatal(err)
 		}
 		if res.Sequence != 8 || res.StreamTime != 800 || res.Inputs[in1].Next != 20 || res.Inputs[in1].Meta.Sequence != 0 {

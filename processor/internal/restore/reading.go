@@ -162,7 +162,7 @@ func (j *job) finish(ctx context.Context, inputs map[store.TopicPartition]Commit
 			res.Position.Set(tp.Topic, tp.Partition, c.Next-1)
 		}
 		if c.Meta.Sequence > res.Sequence {
-			res.Sequence = c.Meta.Sequence
+			res.Sequence, res.Observed = c.Meta.Sequence, c.Meta.Times()
 		}
 		res.StreamTime = max(res.StreamTime, c.Meta.StreamTime)
 	}

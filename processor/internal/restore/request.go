@@ -49,6 +49,8 @@ type Result struct {
 	Sequence store.Sequence
 	// StreamTime at that commit, Unix milliseconds; -1 when none is known.
 	StreamTime int64
+	// Observed are the times of the task's operators at that commit, by id; nil when it has none. See commitmeta.
+	Observed map[string]int64
 	// Position of the inputs that the state reflects.
 	Position store.Position
 	// Exact holds, per store that was restored from a source topic, the offset that processing must reach before the store
