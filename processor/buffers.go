@@ -46,7 +46,7 @@ func (t *thread) buffered() (records int, bytes int64) {
 
 // inputShare is the thread's part of Config.InputBufferMaxBytes.
 func (t *thread) inputShare() int64 {
-	return max(1, t.rt.cfg.InputBufferMaxBytes/int64(t.rt.cfg.NumStreamThreads)) // of none, nothing would ever be fetched
+	return max(1, t.rt.share(t.rt.cfg.InputBufferMaxBytes)) // of none, nothing would ever be fetched
 }
 
 // pollLimit is how many records the next poll may take, so that the share of the input buffers holds.

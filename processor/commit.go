@@ -46,7 +46,7 @@ func (t *thread) due() dueReason {
 		}
 		bytes += o.task.state.UncommittedBytes()
 	}
-	if limit := t.rt.cfg.UncommittedMaxBytes; limit > 0 && bytes >= limit/int64(t.rt.cfg.NumStreamThreads) {
+	if limit := t.rt.cfg.UncommittedMaxBytes; limit > 0 && bytes >= t.rt.share(limit) {
 		return dueByBytes
 	}
 	return notDue

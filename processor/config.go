@@ -41,6 +41,9 @@ type Config struct {
 	// NumStreamThreads is how many members of the group this instance runs. Default GOMAXPROCS: a thread is one
 	// goroutine that processes, so more of them than cores wait for each other.
 	NumStreamThreads int
+	// MaxStreamThreads is how many [Runtime.AddThread] may make of them. Default 0: as many as anybody wants. Each costs up to
+	// Kafka.FetchBytes and twice Kafka.ProduceBytes.
+	MaxStreamThreads int
 	// Kafka says how to reach the brokers. Required.
 	Kafka KafkaConfig
 
@@ -256,6 +259,9 @@ func (c Config) Validate() error {
 		if f.value < 1 {
 			bad(f.name, "%d: at least 1", f.value)
 		}
+	}
+	if c.MaxStreamThreads != 0 && c.MaxStreamThreads < c.NumStreamThreads {
+		bad("MaxStreamThreads", "%d: at least NumStreamThreads (%d)", c.MaxStreamThreads, c.NumStreamThreads)
 	}
 	c.validatePlacement(bad)
 	if c.UncommittedMaxBytes < 1 && c.UncommittedMaxBytes != -1 {

@@ -231,7 +231,7 @@ func (r *Runtime) Nudge(epoch router.Epoch) bool {
 		return false
 	}
 	f.nudges.Inc()
-	for _, t := range r.threads {
+	for _, t := range r.streamThreads() {
 		t.nudge()
 	}
 	return true

@@ -204,7 +204,7 @@ func (f *fleet) settled(instances ...*instance) {
 
 // members are the ids by which the group knows the threads, as far as they have one.
 func (in *instance) members() (ids []string) {
-	for _, t := range in.rt.threads {
+	for _, t := range in.rt.streamThreads() {
 		if m := t.current.Load(); m != nil {
 			id, _ := m.client.GroupMetadata()
 			ids = append(ids, id)

@@ -225,6 +225,7 @@ func (t *thread) attend(ctx context.Context) error {
 			}
 		case eventSession:
 			t.inGroup = true
+			t.hasJoined()
 			t.sayMember()
 		case eventRejoin:
 			if !t.member.joinedSince(&e) {
@@ -247,6 +248,15 @@ func (t *thread) attend(ctx context.Context) error {
 		t.rt.reviewState()
 	}
 	return nil
+}
+
+// hasJoined tells who waits that the group knows the thread, once.
+func (t *thread) hasJoined() {
+	select {
+	case <-t.joined:
+	default:
+		close(t.joined)
+	}
 }
 
 // heed ends the thread when the group's leader refuses it. Another process with the same id may be the former incarnation

@@ -34,7 +34,7 @@ func TestSimRevokedTaskIsSilent(t *testing.T) {
 		a := f.start("a")
 		a.waitRunning()
 		f.waitCaughtUp(time.Minute)
-		a.rt.threads[0].current.Load().onRevoked(map[string][]int32{testInput: {0}})
+		a.rt.streamThreads()[0].current.Load().onRevoked(map[string][]int32{testInput: {0}})
 		if err := a.readBounded(0, 0); err == nil {
 			t.Error("a revoked task answers")
 		}
@@ -113,7 +113,7 @@ func TestSimForeignCommitEndsMembership(t *testing.T) {
 		f.produce(tr, rng, 10, 5)
 		f.waitCaughtUp(time.Minute)
 		time.Sleep(time.Second)
-		before := a.rt.threads[0].current.Load()
+		before := a.rt.streamThreads()[0].current.Load()
 		f.cluster.ControlKey(int16(kmsg.EndTxn), func(req kmsg.Request) (kmsg.Response, error, bool) {
 			resp := req.ResponseKind().(*kmsg.EndTxnResponse)
 			resp.ErrorCode = kerr.UnknownServerError.Code
@@ -124,7 +124,7 @@ func TestSimForeignCommitEndsMembership(t *testing.T) {
 		})
 		f.produce(tr, rng, 10, 5)
 		f.eventually("another membership", time.Minute, func() error {
-			if a.rt.threads[0].current.Load() == before {
+			if a.rt.streamThreads()[0].current.Load() == before {
 				return errors.New("still the same")
 			}
 			return nil
@@ -172,13 +172,13 @@ func TestSimUnknownOffsetCommit(t *testing.T) {
 		a.waitRunning()
 		f.fill(1, 3, "v")
 		f.waitCaughtUp(time.Minute)
-		before := a.rt.threads[0].current.Load()
+		before := a.rt.streamThreads()[0].current.Load()
 		f.cluster.ControlKey(int16(kmsg.OffsetCommit), func(kmsg.Request) (kmsg.Response, error, bool) {
 			return nil, errors.New("the connection breaks"), true
 		})
 		f.fill(1, 3, "skip")
 		f.eventually("another membership", time.Minute, func() error {
-			if a.rt.threads[0].current.Load() == before {
+			if a.rt.streamThreads()[0].current.Load() == before {
 				return errors.New("still the same")
 			}
 			return nil

@@ -55,7 +55,7 @@ func (noPeers) Suspected(router.Replica) bool { return false }
 // rejoin asks the group for another placement, by way of a thread that is a member. When that joins, everybody else is told
 // to join as well: the group waits for each of them, and would wait for their heartbeats.
 func (r *Runtime) rejoin() {
-	for _, t := range r.threads {
+	for _, t := range r.streamThreads() {
 		if m := t.current.Load(); m != nil && !m.isLost() {
 			r.asked.Store(true)
 			m.note(memberEvent{kind: eventRejoin})
@@ -89,7 +89,7 @@ func (r *Runtime) tellPeers(ctx context.Context) error {
 			if r.observer.Expected() > epoch {
 				continue
 			}
-			for _, t := range r.threads {
+			for _, t := range r.streamThreads() {
 				t.nudge()
 			}
 			r.cfg.Peers.Rejoin(ctx, epoch, ToPlace)
@@ -108,7 +108,10 @@ func (t *thread) nudge() {
 // While one may be there, others are not told of the leave: a rebalance would wait for it, and who is told does not look
 // whether the instance is dead.
 func (r *Runtime) HasLeft() bool {
-	for _, t := range r.threads {
+	if r.threads.lingers.Load() {
+		return false
+	}
+	for _, t := range r.streamThreads() {
 		if t.inside.Load() {
 			return false
 		}

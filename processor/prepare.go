@@ -37,17 +37,16 @@ func (r *Runtime) prepare(ctx context.Context) error {
 	if err := r.parts(); err != nil {
 		return err
 	}
-	env := taskEnv{
-		application: r.cfg.ApplicationID, now: r.now, maxRecord: r.maxRecord, limitedBy: r.limitedBy,
+	handlers := r.cfg.handlers()
+	r.env = taskEnv{
+		application: r.cfg.ApplicationID, now: r.now, onError: handlers.judge, maxRecord: r.maxRecord, limitedBy: r.limitedBy,
 		directory: newDirectory(r, kadm.NewClient(r.client)), maxIdle: r.cfg.MaxTaskIdle, globals: r.globals, registerer: r.cfg.Registerer, ctx: context.WithoutCancel(ctx), onDrop: r.drops.drop,
 	}
-	handlers := r.cfg.handlers()
-	for i := range r.cfg.NumStreamThreads {
-		t := &thread{rt: r, index: i, env: env, log: r.cfg.Logger.With("thread", i)}
-		t.env.cache = r.stores.NewRecordCache(max(0, r.cfg.CacheMaxBytes) / int64(r.cfg.NumStreamThreads))
-		t.env.onError = handlers.judge
-		r.threads = append(r.threads, t)
+	var threads []*thread
+	for ; r.threads.next < r.cfg.NumStreamThreads; r.threads.next++ {
+		threads = append(threads, r.newThread(r.threads.next))
 	}
+	r.threads.put(threads)
 	return nil
 }
 

@@ -23,8 +23,8 @@ func TestSimRestartWhileJoining(t *testing.T) {
 		f.produce(tr, rng, 100, 20)
 		f.waitCaughtUp(time.Minute)
 		f.eventually("two each", time.Minute, func() error { return errors.Join(allServe(2, a), allServe(2, b)) })
-		ghost, _ := a.rt.threads[0].current.Load().client.GroupMetadata()
-		slow, _ := b.rt.threads[0].current.Load().client.GroupMetadata()
+		ghost, _ := a.rt.streamThreads()[0].current.Load().client.GroupMetadata()
+		slow, _ := b.rt.streamThreads()[0].current.Load().client.GroupMetadata()
 		var joined atomic.Bool
 		release := make(chan struct{})
 		f.cluster.ControlKey(int16(kmsg.JoinGroup), func(req kmsg.Request) (kmsg.Response, error, bool) {

@@ -118,7 +118,7 @@ func TestSimSilentRejoin(t *testing.T) {
 		f.fill(partitions, 3, "v")
 		time.Sleep(time.Second)
 		f.eventually("a owns some", time.Minute, func() error { return allServe(partitions/2, a) })
-		old, _ := a.rt.threads[0].member.client.GroupMetadata()
+		old, _ := a.rt.streamThreads()[0].member.client.GroupMetadata()
 
 		var joins atomic.Int64
 		var back atomic.Bool

@@ -72,7 +72,8 @@ type Runtime struct {
 	restorer         *restore.Restorer
 	observer         *group.Observer
 	purger           *topics.Purger
-	threads          []*thread
+	env              taskEnv // that every thread's begins as
+	threads          threadSet
 }
 
 // New checks the configuration and the topology. It opens nothing and starts nothing. Stores and table outlive the
@@ -220,7 +221,7 @@ func (r *Runtime) run(ctx context.Context) (err error) {
 	stopped := context.AfterFunc(soft, func() {
 		r.stopping.Store(true)
 		r.state.become(PendingShutdown)
-		for _, t := range r.threads {
+		for _, t := range r.streamThreads() {
 			t.wake()
 		}
 	})
@@ -230,21 +231,12 @@ func (r *Runtime) run(ctx context.Context) (err error) {
 	armed := context.AfterFunc(soft, func() { grace.Reset(r.cfg.TransactionTimeout) })
 	defer armed()
 
-	threads := r.threads
-	if !r.waitGlobals(soft) {
-		threads = nil
-	}
-	for _, t := range threads {
-		work.Go(func() error {
-			if err := r.keepThread(soft, hard, t); err != nil {
-				stop()
-				return fmt.Errorf("stream thread %d: %w", t.index, err)
-			}
-			return nil
-		})
+	began := r.waitGlobals(soft)
+	if began {
+		r.startThreads(work, soft, hard, stop)
 	}
 	err = work.Wait()
-	if r.HasLeft() && len(threads) > 0 {
+	if r.HasLeft() && began {
 		r.cfg.Peers.Rejoin(hard, r.Epoch(), HasLeft)
 	}
 	if hard.Err() != nil {
@@ -256,7 +248,7 @@ func (r *Runtime) run(ctx context.Context) (err error) {
 // reviewState moves between REBALANCING and RUNNING. Threads call it when they have changed.
 func (r *Runtime) reviewState() {
 	settled := true
-	for _, t := range r.threads {
+	for _, t := range r.streamThreads() {
 		settled = settled && t.settled.Load()
 	}
 	r.metrics.tasks.Set(float64(r.tasks.serving()))

@@ -45,11 +45,21 @@ func (r *Runtime) snapshot(ctx context.Context, name store.Name, e *entryTask, i
 		}
 		return snap, err
 	}
-	snap, err := e.state.SnapshotUncommitted(ctx, r.threads[e.thread].wake)
+	snap, err := e.state.SnapshotUncommitted(ctx, r.waker(e.thread))
 	if e, ok := errors.AsType[*store.NotReadyError](err); ok {
 		e.Store = name
 	}
 	return snap, err
+}
+
+// waker wakes the thread that has a number, if there still is one: what a thread that has ended had is committed.
+func (r *Runtime) waker(index int) func() {
+	for _, t := range r.streamThreads() {
+		if t.index == index {
+			return t.wake
+		}
+	}
+	return func() {}
 }
 
 // position is that of the inputs in what the reading shows.

@@ -73,6 +73,14 @@ func (s *standbys) heed(thread int, a group.Assignment) {
 	s.wake()
 }
 
+// forget leaves out a thread that was removed.
+func (s *standbys) forget(thread int) {
+	s.mu.Lock()
+	delete(s.last, thread)
+	s.mu.Unlock()
+	s.wake()
+}
+
 func (s *standbys) wake() {
 	select {
 	case s.poke <- struct{}{}:

@@ -59,9 +59,15 @@ type thread struct {
 	stop     *TaskError
 	failures int
 
-	settled atomic.Bool            // every owned task runs
-	current atomic.Pointer[member] // for other goroutines
-	inside  atomic.Bool            // a member may be in the group
+	cancel  context.CancelFunc // makes it end; set before it begins
+	joined  chan struct{}      // closed when the group knows it
+	ended   chan struct{}      // closed when it has ended
+	failure error              // what its removal has failed with; set before ended is closed
+
+	dismissed atomic.Bool            // it is being removed
+	settled   atomic.Bool            // every owned task runs
+	current   atomic.Pointer[member] // for other goroutines
+	inside    atomic.Bool            // a member may be in the group
 }
 
 // ownedTask is a task that the group has given to the thread.
@@ -145,6 +151,9 @@ func (t *thread) turn(ctx, work context.Context) error {
 		return err
 	}
 	if !t.uncommitted() {
+		if err := t.env.cache.Resize(t.rt.share(max(0, t.rt.cfg.CacheMaxBytes))); err != nil {
+			return err
+		}
 		t.member.letIn()
 	}
 	if t.supplied() {

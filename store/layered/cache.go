@@ -29,6 +29,32 @@ func (s *Stores) NewRecordCache(maxBytes int64) *RecordCache {
 // Bytes is what the entries cost, as upstream counts it.
 func (r *RecordCache) Bytes() int64 { return r.bytes }
 
+// Resize changes the budget. What does not fit any more is evicted, of each store in turn, and flushed where it has to be: between
+// commits nothing has to, and it cannot fail.
+func (r *RecordCache) Resize(maxBytes int64) error {
+	if r.max == maxBytes {
+		return nil
+	}
+	r.max = maxBytes
+	for more := true; more && r.bytes > r.max; {
+		more = false
+		for _, c := range r.stores {
+			if r.bytes <= r.max {
+				break
+			}
+			if c.count == 0 || c.flushing {
+				continue
+			}
+			if err := c.evictEldest(); err != nil {
+				return err
+			}
+			more = true
+		}
+	}
+	r.publish()
+	return nil
+}
+
 // Close takes every store out of the cache; nothing may be dirty that is to be told.
 func (r *RecordCache) Close() {
 	for _, c := range slices.Clone(r.stores) {

@@ -104,28 +104,6 @@ func Upgrade(ctx context.Context, dir string, steps map[int]func(string) error) 
 	return d.release()
 }
 
-// Resize changes the budget, as the vectors of upstream's cache do. What no longer fits is evicted, of each store in turn, and flushed where it has to be.
-func (r *RecordCache) Resize(maxBytes int64) error {
-	r.max = maxBytes
-	for more := true; more && r.bytes > r.max; {
-		more = false
-		for _, c := range r.stores {
-			if r.bytes <= r.max {
-				break
-			}
-			if c.count == 0 || c.flushing {
-				continue
-			}
-			if err := c.evictEldest(); err != nil {
-				return err
-			}
-			more = true
-		}
-	}
-	r.publish()
-	return nil
-}
-
 // LoadBytes sets how much of a copy is collected for one move.
 func LoadBytes(s *Stores, n int64) { s.loadBytes = n }
 
