@@ -91,8 +91,9 @@ func machineLimit() membudget.Default { return membudget.DefaultLimit(os.DirFS("
 // memory divides the limit, and returns c with every part's share in its place.
 func (c Config) memory(def membudget.Default) (Memory, Config, error) {
 	p := &c.Processor
-	threads := cmp.Or(max(p.NumStreamThreads, 0), runtime.GOMAXPROCS(0))
-	databases := cmp.Or(max(c.Engine.Databases, 0), 1)
+	started := cmp.Or(max(p.NumStreamThreads, 0), runtime.GOMAXPROCS(0))
+	threads := max(started, p.MaxStreamThreads)
+	databases := c.databases()
 	m := Memory{Limit: c.MemoryLimit, Source: "set"}
 	switch {
 	case c.MemoryLimit == 0:
@@ -100,11 +101,7 @@ func (c Config) memory(def membudget.Default) (Memory, Config, error) {
 	case c.MemoryLimit < 0:
 		m.Limit, m.Source = unlimited, "none"
 	}
-	record := recordLimit(p.Kafka)
-	req := membudget.Request{
-		Limit: m.Limit, Threads: threads, Databases: databases, RecordBytes: record + rowOverhead,
-		Compressed: c.Engine.options().Compressed(), Set: c.given(threads, databases),
-	}
+	req := c.memoryRequest(m.Limit, threads)
 	split, err := membudget.Divide(req)
 	if small, ok := errors.AsType[*MemoryLimitError](err); ok && c.MemoryLimit == 0 {
 		m.Limit = def.For(small.Need)
@@ -136,6 +133,9 @@ func (c Config) memory(def membudget.Default) (Memory, Config, error) {
 	part(&p.InputBufferMaxBytes, membudget.Input, 1)
 	part(&p.Kafka.FetchBytes, membudget.Fetch, int64(threads))
 	part(&p.Kafka.ProduceBytes, membudget.Produce, produceCost*int64(threads))
+	if c.MemoryLimit >= 0 && p.MaxStreamThreads == 0 {
+		p.MaxStreamThreads = affordable(threads, m.Spare, p.Kafka.FetchBytes, p.Kafka.ProduceBytes)
+	}
 	if c.Engine.MemtableBytes == 0 {
 		c.Engine.MemtableBytes = split.MemtableBytes()
 	}
@@ -148,6 +148,17 @@ const (
 	// rowOverhead is what stores add to keys and values on their way to the engine.
 	rowOverhead = 1 << 10
 )
+
+func (c Config) databases() int { return cmp.Or(max(c.Engine.Databases, 0), 1) }
+
+// memoryRequest asks for a limit to be divided for so many threads.
+func (c Config) memoryRequest(limit int64, threads int) membudget.Request {
+	databases := c.databases()
+	return membudget.Request{
+		Limit: limit, Threads: threads, Databases: databases, RecordBytes: recordLimit(c.Processor.Kafka) + rowOverhead,
+		Compressed: c.Engine.options().Compressed(), Set: c.given(threads, databases),
+	}
+}
 
 // given are the parts whose size is set. What is switched off takes nothing.
 func (c Config) given(threads, databases int) map[membudget.Part]int64 {

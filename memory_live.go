@@ -7,6 +7,7 @@ import (
 	"math"
 	"os"
 	"runtime/debug"
+	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -28,11 +29,31 @@ func (i *Instance) Memory() []MemoryUse {
 	if p := i.parts.Load(); p != nil {
 		used = p.used()
 	}
-	out := make([]MemoryUse, len(i.memory.Parts))
-	for n, part := range i.memory.Parts {
+	parts := i.memory.Parts
+	if p := i.parts.Load(); p != nil {
+		parts = p.budgets()
+	}
+	out := make([]MemoryUse, len(parts))
+	for n, part := range parts {
 		out[n] = MemoryUse{MemoryPart: part, Used: -1}
 		if f := used[part.Name]; f != nil {
 			out[n].Used = f()
+		}
+	}
+	return out
+}
+
+// budgets are the parts as they are now: threads that were added beyond those the limit was divided for take of what was to spare.
+func (p *parts) budgets() []MemoryPart {
+	out := slices.Clone(p.divided)
+	threads := int64(len(p.runtime.Threads()))
+	for n := range out {
+		switch membudget.Part(out[n].Name) {
+		case membudget.Fetch:
+			out[n].Bytes = max(out[n].Bytes, p.fetchBytes*threads)
+		case membudget.Produce:
+			out[n].Bytes = max(out[n].Bytes, p.produceBytes*produceCost*threads)
+		default:
 		}
 	}
 	return out
@@ -113,14 +134,14 @@ func (i *Instance) rest(ctx context.Context, p *parts, adapt func()) {
 // memoryMetrics show the parts of the limit.
 type memoryMetrics struct {
 	reg          prometheus.Registerer
-	parts        []MemoryPart
+	parts        func() []MemoryPart
 	used         map[string]func() int64
 	budget, live *prometheus.Desc
 }
 
-func newMemoryMetrics(reg prometheus.Registerer, m Memory, p *parts) (*memoryMetrics, error) {
+func newMemoryMetrics(reg prometheus.Registerer, p *parts) (*memoryMetrics, error) {
 	c := &memoryMetrics{
-		reg: reg, parts: m.Parts, used: p.used(),
+		reg: reg, parts: p.budgets, used: p.used(),
 		budget: prometheus.NewDesc("statemesh_memory_budget_bytes", "Memory that a part of the instance may take.", []string{"part"}, nil),
 		live:   prometheus.NewDesc("statemesh_memory_used_bytes", "Memory that a part of the instance takes, of those that count it.", []string{"part"}, nil),
 	}
@@ -138,7 +159,7 @@ func (c *memoryMetrics) Describe(out chan<- *prometheus.Desc) {
 
 // Collect implements prometheus.Collector.
 func (c *memoryMetrics) Collect(out chan<- prometheus.Metric) {
-	for _, p := range c.parts {
+	for _, p := range c.parts() {
 		out <- prometheus.MustNewConstMetric(c.budget, prometheus.GaugeValue, float64(p.Bytes), p.Name)
 		if used := c.used[p.Name]; used != nil {
 			out <- prometheus.MustNewConstMetric(c.live, prometheus.GaugeValue, float64(used()), p.Name)

@@ -160,7 +160,7 @@ func TestMemoryMetrics(t *testing.T) {
 	}
 	reg := prometheus.NewRegistry()
 	metrics := &memoryMetrics{
-		reg: reg, parts: m.Parts, used: map[string]func() int64{"recent": func() int64 { return 42 }},
+		reg: reg, parts: func() []MemoryPart { return m.Parts }, used: map[string]func() int64{"recent": func() int64 { return 42 }},
 		budget: prometheus.NewDesc("budget", "b", []string{"part"}, nil), live: prometheus.NewDesc("used", "u", []string{"part"}, nil),
 	}
 	reg.MustRegister(metrics)
@@ -211,5 +211,53 @@ func TestGoLimitGivesWay(t *testing.T) {
 	restore()
 	if have := debug.SetMemoryLimit(-1); have != limit/2 {
 		t.Errorf("%d after the end, want what another has set", have)
+	}
+}
+
+// TestMemoryOfThreads: a limit is divided for as many stream threads as there may be; without that number there may be as many as what
+// is to spare pays for, and who wants one more learns with which limit.
+func TestMemoryOfThreads(t *testing.T) {
+	t.Parallel()
+	c := valid()
+	c.MemoryLimit, c.Processor.NumStreamThreads, c.Processor.MaxStreamThreads = 512<<20, 1, 4
+	m, d, err := c.memory(membudget.Default{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if have, share := 4*d.Processor.Kafka.FetchBytes, m.Of("kafka_fetch"); have > share || have < share-4 || d.Processor.MaxStreamThreads != 4 {
+		t.Errorf("%d of four threads, the share is %d; at most %d threads", have, m.Of("kafka_fetch"), d.Processor.MaxStreamThreads)
+	}
+	c.Processor.MaxStreamThreads = 0
+	if _, d, err = c.memory(membudget.Default{}); err != nil || d.Processor.MaxStreamThreads != 1 {
+		t.Errorf("nothing is to spare: at most %d threads, %v", d.Processor.MaxStreamThreads, err)
+	}
+	c.MemoryLimit = 4 << 30
+	m, d, err = c.memory(membudget.Default{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	k := d.Processor.Kafka
+	n := int64(d.Processor.MaxStreamThreads - 1)
+	if each := membudget.Cost(k.FetchBytes + produceCost*k.ProduceBytes); n < 1 || n*each > m.Spare || (n+1)*each <= m.Spare {
+		t.Errorf("%d more threads of %d bytes each, %d are to spare", n, each, m.Spare)
+	}
+	c.MemoryLimit = -1
+	if _, d, err = c.memory(membudget.Default{}); err != nil || d.Processor.MaxStreamThreads != 0 {
+		t.Errorf("without a limit: at most %d threads, %v", d.Processor.MaxStreamThreads, err)
+	}
+
+	c.MemoryLimit, c.Processor.MaxStreamThreads = 512<<20, 3
+	i, err := New(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	need := i.needFor(60)
+	c.Processor.MaxStreamThreads, c.MemoryLimit = 60, need
+	if _, _, err := c.memory(membudget.Default{}); err != nil {
+		t.Errorf("with what 60 threads need: %v", err)
+	}
+	c.MemoryLimit--
+	if _, _, err := c.memory(membudget.Default{}); err == nil {
+		t.Error("less is enough")
 	}
 }

@@ -34,12 +34,14 @@ var (
 	_ server.Peers   = (*client.Pool)(nil)
 	_ server.Drainer = (*processor.Runtime)(nil)
 	_ server.Copies  = (*processor.Runtime)(nil)
+	_ server.Threads = (*Instance)(nil)
 )
 
 // Instance is one process of an application. Make one with [New] and start it with [Instance.Run], once. All other
 // methods are safe for concurrent use at any time.
 type Instance struct {
 	cfg      Config // with the memory divided
+	asked    Config // as it was given
 	memory   Memory
 	topology *processor.Topology
 	log      *slog.Logger
@@ -68,6 +70,9 @@ type parts struct {
 	server  *server.Server
 	client  *client.Client // asks by way of this instance's own server
 	memory  *memoryMetrics
+
+	divided                  []MemoryPart // as the limit was
+	fetchBytes, produceBytes int64        // that each stream thread may take
 }
 
 // New checks the configuration, all problems at once, and builds the topology. It opens nothing and starts nothing.
@@ -75,6 +80,7 @@ func New(cfg Config) (*Instance, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
+	asked := cfg
 	memory, cfg, err := cfg.memory(machineLimit())
 	if err != nil {
 		return nil, err
@@ -88,7 +94,7 @@ func New(cfg Config) (*Instance, error) {
 		return nil, fmt.Errorf("topology: %w", err)
 	}
 	return &Instance{
-		cfg: cfg, memory: memory, topology: topology, table: router.NewTable(), state: newStateBox(),
+		cfg: cfg, asked: asked, memory: memory, topology: topology, table: router.NewTable(), state: newStateBox(),
 		log: cfg.Logger.With("app", cfg.Processor.ApplicationID), hurried: make(chan struct{}),
 	}, nil
 }
@@ -187,7 +193,9 @@ func (i *Instance) open(ctx context.Context) (p *parts, err error) {
 		return nil, fmt.Errorf("state directory: %w", err)
 	}
 	reg, gatherer := registry(c.Registerer)
-	p = &parts{incarnation: uuid.NewString()}
+	p = &parts{
+		incarnation: uuid.NewString(), divided: i.memory.Parts, fetchBytes: c.Processor.Kafka.FetchBytes, produceBytes: c.Processor.Kafka.ProduceBytes,
+	}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, i.close(ctx, p))
@@ -229,7 +237,7 @@ func (i *Instance) open(ctx context.Context) (p *parts, err error) {
 	if err := i.openQueries(p, dial, reg, gatherer); err != nil {
 		return p, err
 	}
-	if p.memory, err = newMemoryMetrics(reg, i.memory, p); err != nil {
+	if p.memory, err = newMemoryMetrics(reg, p); err != nil {
 		return p, err
 	}
 	return p, nil
@@ -298,6 +306,7 @@ func (i *Instance) openQueries(p *parts, dial *tls.Config, reg prometheus.Regist
 	deps.Mesh = p.suspect
 	deps.Holdings = p.runtime.Holdings
 	deps.Drainer = p.runtime
+	deps.Threads, deps.Topology = i, p.runtime.Topology
 	deps.Suspected = p.suspected
 	if !c.Processor.NoSnapshots {
 		deps.Copies = p.runtime

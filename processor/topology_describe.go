@@ -51,10 +51,5 @@ func (sub *subtopology) names(nodes []int32) string {
 	if len(nodes) == 0 {
 		return "none"
 	}
-	names := make([]string, len(nodes))
-	for i, at := range nodes {
-		names[i] = sub.nodes[at].name
-	}
-	slices.Sort(names)
-	return strings.Join(names, ", ")
+	return strings.Join(sub.sortedNames(nodes), ", ")
 }

@@ -68,6 +68,7 @@ func wordCount() *Topology {
 func TestBuildCompiles(t *testing.T) {
 	b := mustBuild(t, wordCount())
 	golden(t, "wordcount.txt", b.Describe())
+	wantSameDescription(t, b)
 	if len(b.subs) != 3 {
 		t.Fatalf("%d sub-topologies, want 3", len(b.subs))
 	}

@@ -42,6 +42,10 @@ type Deps struct {
 	Copies Copies
 	// Drainer gives away what this instance has; nil: it does not.
 	Drainer Drainer
+	// Threads of this instance; nil: their number is not changed.
+	Threads Threads
+	// Topology is what this instance runs; nil: it does not say.
+	Topology func() *router.Topology
 	// Suspected reports whether an instance is believed to be dead: it is asked last. nil: nobody is.
 	Suspected func(router.Replica) bool
 	// Holdings are what this instance has of tasks, and how far each is; nil: it does not say.

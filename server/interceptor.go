@@ -38,19 +38,23 @@ type method struct {
 func (s *Server) methods() map[string]method {
 	d, l := s.cfg.DefaultDeadline, &s.limits
 	m := map[string]method{
-		statemeshv1.QueryService_Get_FullMethodName:              {entry: l.requests, peer: l.peerRequests, deadline: d},
-		statemeshv1.QueryService_BatchGet_FullMethodName:         {entry: l.requests, peer: l.peerRequests, deadline: d},
-		statemeshv1.QueryService_Count_FullMethodName:            {entry: l.requests, peer: l.peerRequests, deadline: d},
-		statemeshv1.QueryService_Scan_FullMethodName:             {entry: l.scans, peer: l.peerScans, deadline: scanDeadlineFactor * d},
-		statemeshv1.MetadataService_ListStores_FullMethodName:    {entry: l.requests, peer: l.requests, deadline: d},
-		statemeshv1.MetadataService_ListInstances_FullMethodName: {entry: l.requests, peer: l.peerRequests, deadline: d},
-		statemeshv1.MetadataService_FindOwner_FullMethodName:     {entry: l.requests, peer: l.requests, deadline: d},
-		statemeshv1.MetadataService_Watch_FullMethodName:         {entry: l.watches, peer: l.watches},
-		statemeshv1.MeshService_Suspect_FullMethodName:           {entry: l.peerRequests, peer: l.peerRequests, deadline: d, internal: true},
-		statemeshv1.MeshService_Rejoin_FullMethodName:            {entry: l.peerRequests, peer: l.peerRequests, deadline: d, internal: true},
-		statemeshv1.AdminService_Drain_FullMethodName:            {entry: l.watches, peer: l.watches, operator: true},
-		statemeshv1.AdminService_Undrain_FullMethodName:          {entry: l.requests, peer: l.requests, deadline: d, operator: true},
-		statemeshv1.MeshService_CopyTask_FullMethodName:          {entry: l.peerRequests, peer: l.peerRequests, internal: true},
+		statemeshv1.QueryService_Get_FullMethodName:                 {entry: l.requests, peer: l.peerRequests, deadline: d},
+		statemeshv1.QueryService_BatchGet_FullMethodName:            {entry: l.requests, peer: l.peerRequests, deadline: d},
+		statemeshv1.QueryService_Count_FullMethodName:               {entry: l.requests, peer: l.peerRequests, deadline: d},
+		statemeshv1.QueryService_Scan_FullMethodName:                {entry: l.scans, peer: l.peerScans, deadline: scanDeadlineFactor * d},
+		statemeshv1.MetadataService_ListStores_FullMethodName:       {entry: l.requests, peer: l.requests, deadline: d},
+		statemeshv1.MetadataService_ListInstances_FullMethodName:    {entry: l.requests, peer: l.peerRequests, deadline: d},
+		statemeshv1.MetadataService_FindOwner_FullMethodName:        {entry: l.requests, peer: l.requests, deadline: d},
+		statemeshv1.MetadataService_Watch_FullMethodName:            {entry: l.watches, peer: l.watches},
+		statemeshv1.MeshService_Suspect_FullMethodName:              {entry: l.peerRequests, peer: l.peerRequests, deadline: d, internal: true},
+		statemeshv1.MeshService_Rejoin_FullMethodName:               {entry: l.peerRequests, peer: l.peerRequests, deadline: d, internal: true},
+		statemeshv1.AdminService_Drain_FullMethodName:               {entry: l.watches, peer: l.watches, operator: true},
+		statemeshv1.AdminService_Undrain_FullMethodName:             {entry: l.requests, peer: l.requests, deadline: d, operator: true},
+		statemeshv1.AdminService_AddThread_FullMethodName:           {entry: l.watches, peer: l.watches, deadline: threadDeadline, operator: true},
+		statemeshv1.AdminService_RemoveThread_FullMethodName:        {entry: l.watches, peer: l.watches, deadline: threadDeadline, operator: true},
+		statemeshv1.AdminService_ListThreads_FullMethodName:         {entry: l.requests, peer: l.requests, deadline: d, operator: true},
+		statemeshv1.MetadataService_DescribeTopology_FullMethodName: {entry: l.requests, peer: l.requests, deadline: d},
+		statemeshv1.MeshService_CopyTask_FullMethodName:             {entry: l.peerRequests, peer: l.peerRequests, internal: true},
 	}
 	for full, v := range m {
 		v.name = full[strings.LastIndexByte(full, '/')+1:]

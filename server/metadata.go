@@ -115,6 +115,14 @@ func (m *metadataService) Watch(req *statemeshv1.WatchRequest, out grpc.ServerSt
 	}
 }
 
+// DescribeTopology tells what this instance runs.
+func (m *metadataService) DescribeTopology(context.Context, *statemeshv1.DescribeTopologyRequest) (*statemeshv1.DescribeTopologyResponse, error) {
+	if m.s.deps.Topology == nil {
+		return nil, &store.InvalidRequestError{Field: "call", Reason: "this instance does not describe its topology"}
+	}
+	return wire.FromTopology(m.s.deps.Topology(), m.s.cfg.Instance), nil
+}
+
 func (m *metadataService) snapshot() (*router.Snapshot, error) {
 	if snap := m.s.deps.Table.Load(); snap != nil {
 		return snap, nil

@@ -127,6 +127,9 @@ func (s Split) MemtableBytes() int64 {
 	return (max(s.Of(Memtables)/s.databases-databaseCost, 0)*10 + tablesCost - 1) / tablesCost
 }
 
+// Cost is what so many bytes of a part take of the limit: with what is left to the collector beside them.
+func Cost(bytes int64) int64 { return bytes + bytes/collected }
+
 // MemtablesFor is what the databases take whose memtables have a size.
 func MemtablesFor(memtable int64, databases int) int64 {
 	return (memtable*tablesCost/10 + databaseCost) * int64(databases)

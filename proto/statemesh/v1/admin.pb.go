@@ -198,6 +198,124 @@ func (DrainOutcome) EnumDescriptor() ([]byte, []int) {
 	return file_statemesh_v1_admin_proto_rawDescGZIP(), []int{2}
 }
 
+// ThreadState is what a stream thread does.
+type ThreadState int32
+
+const (
+	// Not set.
+	ThreadState_THREAD_STATE_UNSPECIFIED ThreadState = 0
+	// The group does not know it yet.
+	ThreadState_THREAD_STATE_STARTING ThreadState = 1
+	// It joins the group anew, or tasks of it are not restored yet.
+	ThreadState_THREAD_STATE_REBALANCING ThreadState = 2
+	// Every task that it has processes.
+	ThreadState_THREAD_STATE_RUNNING ThreadState = 3
+	// It is being removed.
+	ThreadState_THREAD_STATE_LEAVING ThreadState = 4
+)
+
+// Enum value maps for ThreadState.
+var (
+	ThreadState_name = map[int32]string{
+		0: "THREAD_STATE_UNSPECIFIED",
+		1: "THREAD_STATE_STARTING",
+		2: "THREAD_STATE_REBALANCING",
+		3: "THREAD_STATE_RUNNING",
+		4: "THREAD_STATE_LEAVING",
+	}
+	ThreadState_value = map[string]int32{
+		"THREAD_STATE_UNSPECIFIED": 0,
+		"THREAD_STATE_STARTING":    1,
+		"THREAD_STATE_REBALANCING": 2,
+		"THREAD_STATE_RUNNING":     3,
+		"THREAD_STATE_LEAVING":     4,
+	}
+)
+
+func (x ThreadState) Enum() *ThreadState {
+	p := new(ThreadState)
+	*p = x
+	return p
+}
+
+func (x ThreadState) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (ThreadState) Descriptor() protoreflect.EnumDescriptor {
+	return file_statemesh_v1_admin_proto_enumTypes[3].Descriptor()
+}
+
+func (ThreadState) Type() protoreflect.EnumType {
+	return &file_statemesh_v1_admin_proto_enumTypes[3]
+}
+
+func (x ThreadState) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use ThreadState.Descriptor instead.
+func (ThreadState) EnumDescriptor() ([]byte, []int) {
+	return file_statemesh_v1_admin_proto_rawDescGZIP(), []int{3}
+}
+
+// ThreadRefusal is why the number of stream threads was not changed, or not in order.
+type ThreadRefusal int32
+
+const (
+	// It was.
+	ThreadRefusal_THREAD_REFUSAL_UNSPECIFIED ThreadRefusal = 0
+	// There are as many as there may be.
+	ThreadRefusal_THREAD_REFUSAL_LIMIT ThreadRefusal = 1
+	// It is the last one.
+	ThreadRefusal_THREAD_REFUSAL_LAST ThreadRefusal = 2
+	// It has ended, and the brokers were not there to hear that it leaves: its tasks wait for the end of its session.
+	ThreadRefusal_THREAD_REFUSAL_LINGERS ThreadRefusal = 3
+)
+
+// Enum value maps for ThreadRefusal.
+var (
+	ThreadRefusal_name = map[int32]string{
+		0: "THREAD_REFUSAL_UNSPECIFIED",
+		1: "THREAD_REFUSAL_LIMIT",
+		2: "THREAD_REFUSAL_LAST",
+		3: "THREAD_REFUSAL_LINGERS",
+	}
+	ThreadRefusal_value = map[string]int32{
+		"THREAD_REFUSAL_UNSPECIFIED": 0,
+		"THREAD_REFUSAL_LIMIT":       1,
+		"THREAD_REFUSAL_LAST":        2,
+		"THREAD_REFUSAL_LINGERS":     3,
+	}
+)
+
+func (x ThreadRefusal) Enum() *ThreadRefusal {
+	p := new(ThreadRefusal)
+	*p = x
+	return p
+}
+
+func (x ThreadRefusal) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (ThreadRefusal) Descriptor() protoreflect.EnumDescriptor {
+	return file_statemesh_v1_admin_proto_enumTypes[4].Descriptor()
+}
+
+func (ThreadRefusal) Type() protoreflect.EnumType {
+	return &file_statemesh_v1_admin_proto_enumTypes[4]
+}
+
+func (x ThreadRefusal) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use ThreadRefusal.Descriptor instead.
+func (ThreadRefusal) EnumDescriptor() ([]byte, []int) {
+	return file_statemesh_v1_admin_proto_rawDescGZIP(), []int{4}
+}
+
 // DrainRequest begins a drain, or watches one that is under way.
 type DrainRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -491,6 +609,447 @@ func (x *UndrainResponse) GetAnsweredBy() string {
 	return ""
 }
 
+// StreamThread is a stream thread of the instance.
+type StreamThread struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Name; none is used twice while the instance runs.
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// What it does.
+	State ThreadState `protobuf:"varint,2,opt,name=state,proto3,enum=statemesh.v1.ThreadState" json:"state,omitempty"`
+	// The tasks that it has, ascending.
+	Tasks         []*Task `protobuf:"bytes,3,rep,name=tasks,proto3" json:"tasks,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StreamThread) Reset() {
+	*x = StreamThread{}
+	mi := &file_statemesh_v1_admin_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StreamThread) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StreamThread) ProtoMessage() {}
+
+func (x *StreamThread) ProtoReflect() protoreflect.Message {
+	mi := &file_statemesh_v1_admin_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StreamThread.ProtoReflect.Descriptor instead.
+func (*StreamThread) Descriptor() ([]byte, []int) {
+	return file_statemesh_v1_admin_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *StreamThread) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *StreamThread) GetState() ThreadState {
+	if x != nil {
+		return x.State
+	}
+	return ThreadState_THREAD_STATE_UNSPECIFIED
+}
+
+func (x *StreamThread) GetTasks() []*Task {
+	if x != nil {
+		return x.Tasks
+	}
+	return nil
+}
+
+// ThreadLimit is how many stream threads there may be.
+type ThreadLimit struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// How many there are.
+	Threads int32 `protobuf:"varint,1,opt,name=threads,proto3" json:"threads,omitempty"`
+	// How many there may be; 0: as many as anybody wants.
+	Limit int32 `protobuf:"varint,2,opt,name=limit,proto3" json:"limit,omitempty"`
+	// What memory.limit must be, in bytes, for an instance that starts with room for one more than the limit; 0 when memory is not
+	// what limits them.
+	MemoryLimit   int64 `protobuf:"varint,3,opt,name=memory_limit,json=memoryLimit,proto3" json:"memory_limit,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ThreadLimit) Reset() {
+	*x = ThreadLimit{}
+	mi := &file_statemesh_v1_admin_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ThreadLimit) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ThreadLimit) ProtoMessage() {}
+
+func (x *ThreadLimit) ProtoReflect() protoreflect.Message {
+	mi := &file_statemesh_v1_admin_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ThreadLimit.ProtoReflect.Descriptor instead.
+func (*ThreadLimit) Descriptor() ([]byte, []int) {
+	return file_statemesh_v1_admin_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *ThreadLimit) GetThreads() int32 {
+	if x != nil {
+		return x.Threads
+	}
+	return 0
+}
+
+func (x *ThreadLimit) GetLimit() int32 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
+func (x *ThreadLimit) GetMemoryLimit() int64 {
+	if x != nil {
+		return x.MemoryLimit
+	}
+	return 0
+}
+
+// AddThreadRequest is empty.
+type AddThreadRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AddThreadRequest) Reset() {
+	*x = AddThreadRequest{}
+	mi := &file_statemesh_v1_admin_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AddThreadRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AddThreadRequest) ProtoMessage() {}
+
+func (x *AddThreadRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_statemesh_v1_admin_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AddThreadRequest.ProtoReflect.Descriptor instead.
+func (*AddThreadRequest) Descriptor() ([]byte, []int) {
+	return file_statemesh_v1_admin_proto_rawDescGZIP(), []int{7}
+}
+
+// AddThreadResponse says which thread was added.
+type AddThreadResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Its name; empty when none was.
+	Thread string `protobuf:"bytes,1,opt,name=thread,proto3" json:"thread,omitempty"`
+	// Why none was.
+	Refusal ThreadRefusal `protobuf:"varint,2,opt,name=refusal,proto3,enum=statemesh.v1.ThreadRefusal" json:"refusal,omitempty"`
+	// How many there may be; set with THREAD_REFUSAL_LIMIT.
+	Limit *ThreadLimit `protobuf:"bytes,3,opt,name=limit,proto3" json:"limit,omitempty"`
+	// The id of the instance.
+	AnsweredBy    string `protobuf:"bytes,4,opt,name=answered_by,json=answeredBy,proto3" json:"answered_by,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AddThreadResponse) Reset() {
+	*x = AddThreadResponse{}
+	mi := &file_statemesh_v1_admin_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AddThreadResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AddThreadResponse) ProtoMessage() {}
+
+func (x *AddThreadResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_statemesh_v1_admin_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AddThreadResponse.ProtoReflect.Descriptor instead.
+func (*AddThreadResponse) Descriptor() ([]byte, []int) {
+	return file_statemesh_v1_admin_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *AddThreadResponse) GetThread() string {
+	if x != nil {
+		return x.Thread
+	}
+	return ""
+}
+
+func (x *AddThreadResponse) GetRefusal() ThreadRefusal {
+	if x != nil {
+		return x.Refusal
+	}
+	return ThreadRefusal_THREAD_REFUSAL_UNSPECIFIED
+}
+
+func (x *AddThreadResponse) GetLimit() *ThreadLimit {
+	if x != nil {
+		return x.Limit
+	}
+	return nil
+}
+
+func (x *AddThreadResponse) GetAnsweredBy() string {
+	if x != nil {
+		return x.AnsweredBy
+	}
+	return ""
+}
+
+// RemoveThreadRequest is empty.
+type RemoveThreadRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RemoveThreadRequest) Reset() {
+	*x = RemoveThreadRequest{}
+	mi := &file_statemesh_v1_admin_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RemoveThreadRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RemoveThreadRequest) ProtoMessage() {}
+
+func (x *RemoveThreadRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_statemesh_v1_admin_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RemoveThreadRequest.ProtoReflect.Descriptor instead.
+func (*RemoveThreadRequest) Descriptor() ([]byte, []int) {
+	return file_statemesh_v1_admin_proto_rawDescGZIP(), []int{9}
+}
+
+// RemoveThreadResponse says which thread was removed.
+type RemoveThreadResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Its name; empty when none was.
+	Thread string `protobuf:"bytes,1,opt,name=thread,proto3" json:"thread,omitempty"`
+	// Why none was, or how it was not in order.
+	Refusal ThreadRefusal `protobuf:"varint,2,opt,name=refusal,proto3,enum=statemesh.v1.ThreadRefusal" json:"refusal,omitempty"`
+	// The id of the instance.
+	AnsweredBy    string `protobuf:"bytes,3,opt,name=answered_by,json=answeredBy,proto3" json:"answered_by,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RemoveThreadResponse) Reset() {
+	*x = RemoveThreadResponse{}
+	mi := &file_statemesh_v1_admin_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RemoveThreadResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RemoveThreadResponse) ProtoMessage() {}
+
+func (x *RemoveThreadResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_statemesh_v1_admin_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RemoveThreadResponse.ProtoReflect.Descriptor instead.
+func (*RemoveThreadResponse) Descriptor() ([]byte, []int) {
+	return file_statemesh_v1_admin_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *RemoveThreadResponse) GetThread() string {
+	if x != nil {
+		return x.Thread
+	}
+	return ""
+}
+
+func (x *RemoveThreadResponse) GetRefusal() ThreadRefusal {
+	if x != nil {
+		return x.Refusal
+	}
+	return ThreadRefusal_THREAD_REFUSAL_UNSPECIFIED
+}
+
+func (x *RemoveThreadResponse) GetAnsweredBy() string {
+	if x != nil {
+		return x.AnsweredBy
+	}
+	return ""
+}
+
+// ListThreadsRequest is empty.
+type ListThreadsRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListThreadsRequest) Reset() {
+	*x = ListThreadsRequest{}
+	mi := &file_statemesh_v1_admin_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListThreadsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListThreadsRequest) ProtoMessage() {}
+
+func (x *ListThreadsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_statemesh_v1_admin_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListThreadsRequest.ProtoReflect.Descriptor instead.
+func (*ListThreadsRequest) Descriptor() ([]byte, []int) {
+	return file_statemesh_v1_admin_proto_rawDescGZIP(), []int{11}
+}
+
+// ListThreadsResponse lists the stream threads.
+type ListThreadsResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// In the order in which they began.
+	Threads []*StreamThread `protobuf:"bytes,1,rep,name=threads,proto3" json:"threads,omitempty"`
+	// How many there may be; 0: as many as anybody wants.
+	Limit int32 `protobuf:"varint,2,opt,name=limit,proto3" json:"limit,omitempty"`
+	// The id of the instance.
+	AnsweredBy    string `protobuf:"bytes,3,opt,name=answered_by,json=answeredBy,proto3" json:"answered_by,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListThreadsResponse) Reset() {
+	*x = ListThreadsResponse{}
+	mi := &file_statemesh_v1_admin_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListThreadsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListThreadsResponse) ProtoMessage() {}
+
+func (x *ListThreadsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_statemesh_v1_admin_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListThreadsResponse.ProtoReflect.Descriptor instead.
+func (*ListThreadsResponse) Descriptor() ([]byte, []int) {
+	return file_statemesh_v1_admin_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *ListThreadsResponse) GetThreads() []*StreamThread {
+	if x != nil {
+		return x.Threads
+	}
+	return nil
+}
+
+func (x *ListThreadsResponse) GetLimit() int32 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
+func (x *ListThreadsResponse) GetAnsweredBy() string {
+	if x != nil {
+		return x.AnsweredBy
+	}
+	return ""
+}
+
 var File_statemesh_v1_admin_proto protoreflect.FileDescriptor
 
 const file_statemesh_v1_admin_proto_rawDesc = "" +
@@ -516,6 +1075,33 @@ const file_statemesh_v1_admin_proto_rawDesc = "" +
 	"\x0eUndrainRequest\"2\n" +
 	"\x0fUndrainResponse\x12\x1f\n" +
 	"\vanswered_by\x18\x01 \x01(\tR\n" +
+	"answeredBy\"}\n" +
+	"\fStreamThread\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12/\n" +
+	"\x05state\x18\x02 \x01(\x0e2\x19.statemesh.v1.ThreadStateR\x05state\x12(\n" +
+	"\x05tasks\x18\x03 \x03(\v2\x12.statemesh.v1.TaskR\x05tasks\"`\n" +
+	"\vThreadLimit\x12\x18\n" +
+	"\athreads\x18\x01 \x01(\x05R\athreads\x12\x14\n" +
+	"\x05limit\x18\x02 \x01(\x05R\x05limit\x12!\n" +
+	"\fmemory_limit\x18\x03 \x01(\x03R\vmemoryLimit\"\x12\n" +
+	"\x10AddThreadRequest\"\xb4\x01\n" +
+	"\x11AddThreadResponse\x12\x16\n" +
+	"\x06thread\x18\x01 \x01(\tR\x06thread\x125\n" +
+	"\arefusal\x18\x02 \x01(\x0e2\x1b.statemesh.v1.ThreadRefusalR\arefusal\x12/\n" +
+	"\x05limit\x18\x03 \x01(\v2\x19.statemesh.v1.ThreadLimitR\x05limit\x12\x1f\n" +
+	"\vanswered_by\x18\x04 \x01(\tR\n" +
+	"answeredBy\"\x15\n" +
+	"\x13RemoveThreadRequest\"\x86\x01\n" +
+	"\x14RemoveThreadResponse\x12\x16\n" +
+	"\x06thread\x18\x01 \x01(\tR\x06thread\x125\n" +
+	"\arefusal\x18\x02 \x01(\x0e2\x1b.statemesh.v1.ThreadRefusalR\arefusal\x12\x1f\n" +
+	"\vanswered_by\x18\x03 \x01(\tR\n" +
+	"answeredBy\"\x14\n" +
+	"\x12ListThreadsRequest\"\x82\x01\n" +
+	"\x13ListThreadsResponse\x124\n" +
+	"\athreads\x18\x01 \x03(\v2\x1a.statemesh.v1.StreamThreadR\athreads\x12\x14\n" +
+	"\x05limit\x18\x02 \x01(\x05R\x05limit\x12\x1f\n" +
+	"\vanswered_by\x18\x03 \x01(\tR\n" +
 	"answeredBy*d\n" +
 	"\tDrainGoal\x12\x1a\n" +
 	"\x16DRAIN_GOAL_UNSPECIFIED\x10\x00\x12\x1b\n" +
@@ -533,10 +1119,24 @@ const file_statemesh_v1_admin_proto_rawDesc = "" +
 	"\x12DRAIN_OUTCOME_DONE\x10\x01\x12\x1e\n" +
 	"\x1aDRAIN_OUTCOME_NOBODY_TAKES\x10\x02\x12#\n" +
 	"\x1fDRAIN_OUTCOME_UNKNOWN_TO_LEADER\x10\x03\x12\x18\n" +
-	"\x14DRAIN_OUTCOME_UNDONE\x10\x042\x9a\x01\n" +
+	"\x14DRAIN_OUTCOME_UNDONE\x10\x04*\x98\x01\n" +
+	"\vThreadState\x12\x1c\n" +
+	"\x18THREAD_STATE_UNSPECIFIED\x10\x00\x12\x19\n" +
+	"\x15THREAD_STATE_STARTING\x10\x01\x12\x1c\n" +
+	"\x18THREAD_STATE_REBALANCING\x10\x02\x12\x18\n" +
+	"\x14THREAD_STATE_RUNNING\x10\x03\x12\x18\n" +
+	"\x14THREAD_STATE_LEAVING\x10\x04*~\n" +
+	"\rThreadRefusal\x12\x1e\n" +
+	"\x1aTHREAD_REFUSAL_UNSPECIFIED\x10\x00\x12\x18\n" +
+	"\x14THREAD_REFUSAL_LIMIT\x10\x01\x12\x17\n" +
+	"\x13THREAD_REFUSAL_LAST\x10\x02\x12\x1a\n" +
+	"\x16THREAD_REFUSAL_LINGERS\x10\x032\x93\x03\n" +
 	"\fAdminService\x12B\n" +
 	"\x05Drain\x12\x1a.statemesh.v1.DrainRequest\x1a\x1b.statemesh.v1.DrainResponse0\x01\x12F\n" +
-	"\aUndrain\x12\x1c.statemesh.v1.UndrainRequest\x1a\x1d.statemesh.v1.UndrainResponseB?Z=github.com/statemesh/statemesh/proto/statemesh/v1;statemeshv1b\x06proto3"
+	"\aUndrain\x12\x1c.statemesh.v1.UndrainRequest\x1a\x1d.statemesh.v1.UndrainResponse\x12L\n" +
+	"\tAddThread\x12\x1e.statemesh.v1.AddThreadRequest\x1a\x1f.statemesh.v1.AddThreadResponse\x12U\n" +
+	"\fRemoveThread\x12!.statemesh.v1.RemoveThreadRequest\x1a\".statemesh.v1.RemoveThreadResponse\x12R\n" +
+	"\vListThreads\x12 .statemesh.v1.ListThreadsRequest\x1a!.statemesh.v1.ListThreadsResponseB?Z=github.com/statemesh/statemesh/proto/statemesh/v1;statemeshv1b\x06proto3"
 
 var (
 	file_statemesh_v1_admin_proto_rawDescOnce sync.Once
@@ -550,35 +1150,57 @@ func file_statemesh_v1_admin_proto_rawDescGZIP() []byte {
 	return file_statemesh_v1_admin_proto_rawDescData
 }
 
-var file_statemesh_v1_admin_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_statemesh_v1_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 5)
+var file_statemesh_v1_admin_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
+var file_statemesh_v1_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 13)
 var file_statemesh_v1_admin_proto_goTypes = []any{
-	(DrainGoal)(0),          // 0: statemesh.v1.DrainGoal
-	(DrainStage)(0),         // 1: statemesh.v1.DrainStage
-	(DrainOutcome)(0),       // 2: statemesh.v1.DrainOutcome
-	(*DrainRequest)(nil),    // 3: statemesh.v1.DrainRequest
-	(*DrainTask)(nil),       // 4: statemesh.v1.DrainTask
-	(*DrainResponse)(nil),   // 5: statemesh.v1.DrainResponse
-	(*UndrainRequest)(nil),  // 6: statemesh.v1.UndrainRequest
-	(*UndrainResponse)(nil), // 7: statemesh.v1.UndrainResponse
-	(*Task)(nil),            // 8: statemesh.v1.Task
+	(DrainGoal)(0),               // 0: statemesh.v1.DrainGoal
+	(DrainStage)(0),              // 1: statemesh.v1.DrainStage
+	(DrainOutcome)(0),            // 2: statemesh.v1.DrainOutcome
+	(ThreadState)(0),             // 3: statemesh.v1.ThreadState
+	(ThreadRefusal)(0),           // 4: statemesh.v1.ThreadRefusal
+	(*DrainRequest)(nil),         // 5: statemesh.v1.DrainRequest
+	(*DrainTask)(nil),            // 6: statemesh.v1.DrainTask
+	(*DrainResponse)(nil),        // 7: statemesh.v1.DrainResponse
+	(*UndrainRequest)(nil),       // 8: statemesh.v1.UndrainRequest
+	(*UndrainResponse)(nil),      // 9: statemesh.v1.UndrainResponse
+	(*StreamThread)(nil),         // 10: statemesh.v1.StreamThread
+	(*ThreadLimit)(nil),          // 11: statemesh.v1.ThreadLimit
+	(*AddThreadRequest)(nil),     // 12: statemesh.v1.AddThreadRequest
+	(*AddThreadResponse)(nil),    // 13: statemesh.v1.AddThreadResponse
+	(*RemoveThreadRequest)(nil),  // 14: statemesh.v1.RemoveThreadRequest
+	(*RemoveThreadResponse)(nil), // 15: statemesh.v1.RemoveThreadResponse
+	(*ListThreadsRequest)(nil),   // 16: statemesh.v1.ListThreadsRequest
+	(*ListThreadsResponse)(nil),  // 17: statemesh.v1.ListThreadsResponse
+	(*Task)(nil),                 // 18: statemesh.v1.Task
 }
 var file_statemesh_v1_admin_proto_depIdxs = []int32{
-	0, // 0: statemesh.v1.DrainRequest.goal:type_name -> statemesh.v1.DrainGoal
-	8, // 1: statemesh.v1.DrainTask.task:type_name -> statemesh.v1.Task
-	1, // 2: statemesh.v1.DrainTask.stage:type_name -> statemesh.v1.DrainStage
-	4, // 3: statemesh.v1.DrainResponse.tasks:type_name -> statemesh.v1.DrainTask
-	8, // 4: statemesh.v1.DrainResponse.copies:type_name -> statemesh.v1.Task
-	2, // 5: statemesh.v1.DrainResponse.outcome:type_name -> statemesh.v1.DrainOutcome
-	3, // 6: statemesh.v1.AdminService.Drain:input_type -> statemesh.v1.DrainRequest
-	6, // 7: statemesh.v1.AdminService.Undrain:input_type -> statemesh.v1.UndrainRequest
-	5, // 8: statemesh.v1.AdminService.Drain:output_type -> statemesh.v1.DrainResponse
-	7, // 9: statemesh.v1.AdminService.Undrain:output_type -> statemesh.v1.UndrainResponse
-	8, // [8:10] is the sub-list for method output_type
-	6, // [6:8] is the sub-list for method input_type
-	6, // [6:6] is the sub-list for extension type_name
-	6, // [6:6] is the sub-list for extension extendee
-	0, // [0:6] is the sub-list for field type_name
+	0,  // 0: statemesh.v1.DrainRequest.goal:type_name -> statemesh.v1.DrainGoal
+	18, // 1: statemesh.v1.DrainTask.task:type_name -> statemesh.v1.Task
+	1,  // 2: statemesh.v1.DrainTask.stage:type_name -> statemesh.v1.DrainStage
+	6,  // 3: statemesh.v1.DrainResponse.tasks:type_name -> statemesh.v1.DrainTask
+	18, // 4: statemesh.v1.DrainResponse.copies:type_name -> statemesh.v1.Task
+	2,  // 5: statemesh.v1.DrainResponse.outcome:type_name -> statemesh.v1.DrainOutcome
+	3,  // 6: statemesh.v1.StreamThread.state:type_name -> statemesh.v1.ThreadState
+	18, // 7: statemesh.v1.StreamThread.tasks:type_name -> statemesh.v1.Task
+	4,  // 8: statemesh.v1.AddThreadResponse.refusal:type_name -> statemesh.v1.ThreadRefusal
+	11, // 9: statemesh.v1.AddThreadResponse.limit:type_name -> statemesh.v1.ThreadLimit
+	4,  // 10: statemesh.v1.RemoveThreadResponse.refusal:type_name -> statemesh.v1.ThreadRefusal
+	10, // 11: statemesh.v1.ListThreadsResponse.threads:type_name -> statemesh.v1.StreamThread
+	5,  // 12: statemesh.v1.AdminService.Drain:input_type -> statemesh.v1.DrainRequest
+	8,  // 13: statemesh.v1.AdminService.Undrain:input_type -> statemesh.v1.UndrainRequest
+	12, // 14: statemesh.v1.AdminService.AddThread:input_type -> statemesh.v1.AddThreadRequest
+	14, // 15: statemesh.v1.AdminService.RemoveThread:input_type -> statemesh.v1.RemoveThreadRequest
+	16, // 16: statemesh.v1.AdminService.ListThreads:input_type -> statemesh.v1.ListThreadsRequest
+	7,  // 17: statemesh.v1.AdminService.Drain:output_type -> statemesh.v1.DrainResponse
+	9,  // 18: statemesh.v1.AdminService.Undrain:output_type -> statemesh.v1.UndrainResponse
+	13, // 19: statemesh.v1.AdminService.AddThread:output_type -> statemesh.v1.AddThreadResponse
+	15, // 20: statemesh.v1.AdminService.RemoveThread:output_type -> statemesh.v1.RemoveThreadResponse
+	17, // 21: statemesh.v1.AdminService.ListThreads:output_type -> statemesh.v1.ListThreadsResponse
+	17, // [17:22] is the sub-list for method output_type
+	12, // [12:17] is the sub-list for method input_type
+	12, // [12:12] is the sub-list for extension type_name
+	12, // [12:12] is the sub-list for extension extendee
+	0,  // [0:12] is the sub-list for field type_name
 }
 
 func init() { file_statemesh_v1_admin_proto_init() }
@@ -593,8 +1215,8 @@ func file_statemesh_v1_admin_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_statemesh_v1_admin_proto_rawDesc), len(file_statemesh_v1_admin_proto_rawDesc)),
-			NumEnums:      3,
-			NumMessages:   5,
+			NumEnums:      5,
+			NumMessages:   13,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

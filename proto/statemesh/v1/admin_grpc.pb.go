@@ -21,8 +21,11 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	AdminService_Drain_FullMethodName   = "/statemesh.v1.AdminService/Drain"
-	AdminService_Undrain_FullMethodName = "/statemesh.v1.AdminService/Undrain"
+	AdminService_Drain_FullMethodName        = "/statemesh.v1.AdminService/Drain"
+	AdminService_Undrain_FullMethodName      = "/statemesh.v1.AdminService/Undrain"
+	AdminService_AddThread_FullMethodName    = "/statemesh.v1.AdminService/AddThread"
+	AdminService_RemoveThread_FullMethodName = "/statemesh.v1.AdminService/RemoveThread"
+	AdminService_ListThreads_FullMethodName  = "/statemesh.v1.AdminService/ListThreads"
 )
 
 // AdminServiceClient is the client API for AdminService service.
@@ -41,6 +44,14 @@ type AdminServiceClient interface {
 	Drain(ctx context.Context, in *DrainRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[DrainResponse], error)
 	// Undrain lets the group place tasks there again. It does nothing when the instance is not draining.
 	Undrain(ctx context.Context, in *UndrainRequest, opts ...grpc.CallOption) (*UndrainResponse, error)
+	// AddThread begins one more stream thread and answers once the group knows it. The group places tasks there; their stores
+	// stay open. The thread goes on when the caller hangs up.
+	AddThread(ctx context.Context, in *AddThreadRequest, opts ...grpc.CallOption) (*AddThreadResponse, error)
+	// RemoveThread ends the stream thread that was begun last and answers once it has committed and left the group. Its tasks
+	// go to where the group places them. It goes on when the caller hangs up.
+	RemoveThread(ctx context.Context, in *RemoveThreadRequest, opts ...grpc.CallOption) (*RemoveThreadResponse, error)
+	// ListThreads lists the stream threads.
+	ListThreads(ctx context.Context, in *ListThreadsRequest, opts ...grpc.CallOption) (*ListThreadsResponse, error)
 }
 
 type adminServiceClient struct {
@@ -80,6 +91,36 @@ func (c *adminServiceClient) Undrain(ctx context.Context, in *UndrainRequest, op
 	return out, nil
 }
 
+func (c *adminServiceClient) AddThread(ctx context.Context, in *AddThreadRequest, opts ...grpc.CallOption) (*AddThreadResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(AddThreadResponse)
+	err := c.cc.Invoke(ctx, AdminService_AddThread_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *adminServiceClient) RemoveThread(ctx context.Context, in *RemoveThreadRequest, opts ...grpc.CallOption) (*RemoveThreadResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(RemoveThreadResponse)
+	err := c.cc.Invoke(ctx, AdminService_RemoveThread_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *adminServiceClient) ListThreads(ctx context.Context, in *ListThreadsRequest, opts ...grpc.CallOption) (*ListThreadsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListThreadsResponse)
+	err := c.cc.Invoke(ctx, AdminService_ListThreads_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // AdminServiceServer is the server API for AdminService service.
 // All implementations must embed UnimplementedAdminServiceServer
 // for forward compatibility.
@@ -96,6 +137,14 @@ type AdminServiceServer interface {
 	Drain(*DrainRequest, grpc.ServerStreamingServer[DrainResponse]) error
 	// Undrain lets the group place tasks there again. It does nothing when the instance is not draining.
 	Undrain(context.Context, *UndrainRequest) (*UndrainResponse, error)
+	// AddThread begins one more stream thread and answers once the group knows it. The group places tasks there; their stores
+	// stay open. The thread goes on when the caller hangs up.
+	AddThread(context.Context, *AddThreadRequest) (*AddThreadResponse, error)
+	// RemoveThread ends the stream thread that was begun last and answers once it has committed and left the group. Its tasks
+	// go to where the group places them. It goes on when the caller hangs up.
+	RemoveThread(context.Context, *RemoveThreadRequest) (*RemoveThreadResponse, error)
+	// ListThreads lists the stream threads.
+	ListThreads(context.Context, *ListThreadsRequest) (*ListThreadsResponse, error)
 	mustEmbedUnimplementedAdminServiceServer()
 }
 
@@ -111,6 +160,15 @@ func (UnimplementedAdminServiceServer) Drain(*DrainRequest, grpc.ServerStreaming
 }
 func (UnimplementedAdminServiceServer) Undrain(context.Context, *UndrainRequest) (*UndrainResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Undrain not implemented")
+}
+func (UnimplementedAdminServiceServer) AddThread(context.Context, *AddThreadRequest) (*AddThreadResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method AddThread not implemented")
+}
+func (UnimplementedAdminServiceServer) RemoveThread(context.Context, *RemoveThreadRequest) (*RemoveThreadResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method RemoveThread not implemented")
+}
+func (UnimplementedAdminServiceServer) ListThreads(context.Context, *ListThreadsRequest) (*ListThreadsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListThreads not implemented")
 }
 func (UnimplementedAdminServiceServer) mustEmbedUnimplementedAdminServiceServer() {}
 func (UnimplementedAdminServiceServer) testEmbeddedByValue()                      {}
@@ -162,6 +220,60 @@ func _AdminService_Undrain_Handler(srv interface{}, ctx context.Context, dec fun
 	return interceptor(ctx, in, info, handler)
 }
 
+func _AdminService_AddThread_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(AddThreadRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AdminServiceServer).AddThread(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AdminService_AddThread_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AdminServiceServer).AddThread(ctx, req.(*AddThreadRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _AdminService_RemoveThread_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(RemoveThreadRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AdminServiceServer).RemoveThread(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AdminService_RemoveThread_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AdminServiceServer).RemoveThread(ctx, req.(*RemoveThreadRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _AdminService_ListThreads_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListThreadsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AdminServiceServer).ListThreads(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AdminService_ListThreads_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AdminServiceServer).ListThreads(ctx, req.(*ListThreadsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // AdminService_ServiceDesc is the grpc.ServiceDesc for AdminService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -172,6 +284,18 @@ var AdminService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Undrain",
 			Handler:    _AdminService_Undrain_Handler,
+		},
+		{
+			MethodName: "AddThread",
+			Handler:    _AdminService_AddThread_Handler,
+		},
+		{
+			MethodName: "RemoveThread",
+			Handler:    _AdminService_RemoveThread_Handler,
+		},
+		{
+			MethodName: "ListThreads",
+			Handler:    _AdminService_ListThreads_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{

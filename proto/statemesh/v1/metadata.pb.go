@@ -154,6 +154,63 @@ func (HoldingState) EnumDescriptor() ([]byte, []int) {
 	return file_statemesh_v1_metadata_proto_rawDescGZIP(), []int{1}
 }
 
+// TopologyNodeKind tells nodes apart.
+type TopologyNodeKind int32
+
+const (
+	// Not set.
+	TopologyNodeKind_TOPOLOGY_NODE_KIND_UNSPECIFIED TopologyNodeKind = 0
+	// It reads topics.
+	TopologyNodeKind_TOPOLOGY_NODE_KIND_SOURCE TopologyNodeKind = 1
+	// It runs a processor.
+	TopologyNodeKind_TOPOLOGY_NODE_KIND_PROCESSOR TopologyNodeKind = 2
+	// It writes a topic.
+	TopologyNodeKind_TOPOLOGY_NODE_KIND_SINK TopologyNodeKind = 3
+)
+
+// Enum value maps for TopologyNodeKind.
+var (
+	TopologyNodeKind_name = map[int32]string{
+		0: "TOPOLOGY_NODE_KIND_UNSPECIFIED",
+		1: "TOPOLOGY_NODE_KIND_SOURCE",
+		2: "TOPOLOGY_NODE_KIND_PROCESSOR",
+		3: "TOPOLOGY_NODE_KIND_SINK",
+	}
+	TopologyNodeKind_value = map[string]int32{
+		"TOPOLOGY_NODE_KIND_UNSPECIFIED": 0,
+		"TOPOLOGY_NODE_KIND_SOURCE":      1,
+		"TOPOLOGY_NODE_KIND_PROCESSOR":   2,
+		"TOPOLOGY_NODE_KIND_SINK":        3,
+	}
+)
+
+func (x TopologyNodeKind) Enum() *TopologyNodeKind {
+	p := new(TopologyNodeKind)
+	*p = x
+	return p
+}
+
+func (x TopologyNodeKind) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (TopologyNodeKind) Descriptor() protoreflect.EnumDescriptor {
+	return file_statemesh_v1_metadata_proto_enumTypes[2].Descriptor()
+}
+
+func (TopologyNodeKind) Type() protoreflect.EnumType {
+	return &file_statemesh_v1_metadata_proto_enumTypes[2]
+}
+
+func (x TopologyNodeKind) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use TopologyNodeKind.Descriptor instead.
+func (TopologyNodeKind) EnumDescriptor() ([]byte, []int) {
+	return file_statemesh_v1_metadata_proto_rawDescGZIP(), []int{2}
+}
+
 // Task names one partition of one sub-topology (upstream's TaskId).
 type Task struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1230,6 +1287,371 @@ func (x *WatchResponse) GetSnapshot() *MetadataSnapshot {
 	return nil
 }
 
+// DescribeTopologyRequest is empty.
+type DescribeTopologyRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DescribeTopologyRequest) Reset() {
+	*x = DescribeTopologyRequest{}
+	mi := &file_statemesh_v1_metadata_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DescribeTopologyRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DescribeTopologyRequest) ProtoMessage() {}
+
+func (x *DescribeTopologyRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_statemesh_v1_metadata_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DescribeTopologyRequest.ProtoReflect.Descriptor instead.
+func (*DescribeTopologyRequest) Descriptor() ([]byte, []int) {
+	return file_statemesh_v1_metadata_proto_rawDescGZIP(), []int{15}
+}
+
+// DescribeTopologyResponse is a topology, as nodes and in three notations.
+type DescribeTopologyResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The application's id (its consumer group).
+	Application string `protobuf:"bytes,1,opt,name=application,proto3" json:"application,omitempty"`
+	// The id of the instance that runs it: another version of the application may run another one.
+	AnsweredBy string `protobuf:"bytes,2,opt,name=answered_by,json=answeredBy,proto3" json:"answered_by,omitempty"`
+	// In order of their numbers.
+	Subtopologies []*Subtopology `protobuf:"bytes,3,rep,name=subtopologies,proto3" json:"subtopologies,omitempty"`
+	// The text of upstream's TopologyDescription.
+	Text string `protobuf:"bytes,4,opt,name=text,proto3" json:"text,omitempty"`
+	// A picture in the language of Mermaid.
+	Mermaid string `protobuf:"bytes,5,opt,name=mermaid,proto3" json:"mermaid,omitempty"`
+	// A picture in the language of Graphviz.
+	Dot           string `protobuf:"bytes,6,opt,name=dot,proto3" json:"dot,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DescribeTopologyResponse) Reset() {
+	*x = DescribeTopologyResponse{}
+	mi := &file_statemesh_v1_metadata_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DescribeTopologyResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DescribeTopologyResponse) ProtoMessage() {}
+
+func (x *DescribeTopologyResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_statemesh_v1_metadata_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DescribeTopologyResponse.ProtoReflect.Descriptor instead.
+func (*DescribeTopologyResponse) Descriptor() ([]byte, []int) {
+	return file_statemesh_v1_metadata_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *DescribeTopologyResponse) GetApplication() string {
+	if x != nil {
+		return x.Application
+	}
+	return ""
+}
+
+func (x *DescribeTopologyResponse) GetAnsweredBy() string {
+	if x != nil {
+		return x.AnsweredBy
+	}
+	return ""
+}
+
+func (x *DescribeTopologyResponse) GetSubtopologies() []*Subtopology {
+	if x != nil {
+		return x.Subtopologies
+	}
+	return nil
+}
+
+func (x *DescribeTopologyResponse) GetText() string {
+	if x != nil {
+		return x.Text
+	}
+	return ""
+}
+
+func (x *DescribeTopologyResponse) GetMermaid() string {
+	if x != nil {
+		return x.Mermaid
+	}
+	return ""
+}
+
+func (x *DescribeTopologyResponse) GetDot() string {
+	if x != nil {
+		return x.Dot
+	}
+	return ""
+}
+
+// Subtopology is a connected set of nodes and stores. A task runs one partition of it.
+type Subtopology struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Its number.
+	Id int32 `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"`
+	// It keeps a global store, and has no tasks.
+	Global bool `protobuf:"varint,2,opt,name=global,proto3" json:"global,omitempty"`
+	// Each one behind its predecessors.
+	Nodes []*TopologyNode `protobuf:"bytes,3,rep,name=nodes,proto3" json:"nodes,omitempty"`
+	// In order of the name.
+	Stores        []*TopologyStore `protobuf:"bytes,4,rep,name=stores,proto3" json:"stores,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Subtopology) Reset() {
+	*x = Subtopology{}
+	mi := &file_statemesh_v1_metadata_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Subtopology) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Subtopology) ProtoMessage() {}
+
+func (x *Subtopology) ProtoReflect() protoreflect.Message {
+	mi := &file_statemesh_v1_metadata_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Subtopology.ProtoReflect.Descriptor instead.
+func (*Subtopology) Descriptor() ([]byte, []int) {
+	return file_statemesh_v1_metadata_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *Subtopology) GetId() int32 {
+	if x != nil {
+		return x.Id
+	}
+	return 0
+}
+
+func (x *Subtopology) GetGlobal() bool {
+	if x != nil {
+		return x.Global
+	}
+	return false
+}
+
+func (x *Subtopology) GetNodes() []*TopologyNode {
+	if x != nil {
+		return x.Nodes
+	}
+	return nil
+}
+
+func (x *Subtopology) GetStores() []*TopologyStore {
+	if x != nil {
+		return x.Stores
+	}
+	return nil
+}
+
+// TopologyNode is a node.
+type TopologyNode struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Name, unique in the topology.
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// What it does.
+	Kind TopologyNodeKind `protobuf:"varint,2,opt,name=kind,proto3,enum=statemesh.v1.TopologyNodeKind" json:"kind,omitempty"`
+	// The topics that a source reads, ascending, or the one that a sink writes; none when each record names its own.
+	Topics []string `protobuf:"bytes,3,rep,name=topics,proto3" json:"topics,omitempty"`
+	// The stores that a processor uses, ascending.
+	Stores []string `protobuf:"bytes,4,rep,name=stores,proto3" json:"stores,omitempty"`
+	// The nodes that it forwards to, ascending.
+	Successors []string `protobuf:"bytes,5,rep,name=successors,proto3" json:"successors,omitempty"`
+	// The nodes that forward to it, ascending.
+	Predecessors  []string `protobuf:"bytes,6,rep,name=predecessors,proto3" json:"predecessors,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TopologyNode) Reset() {
+	*x = TopologyNode{}
+	mi := &file_statemesh_v1_metadata_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TopologyNode) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TopologyNode) ProtoMessage() {}
+
+func (x *TopologyNode) ProtoReflect() protoreflect.Message {
+	mi := &file_statemesh_v1_metadata_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TopologyNode.ProtoReflect.Descriptor instead.
+func (*TopologyNode) Descriptor() ([]byte, []int) {
+	return file_statemesh_v1_metadata_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *TopologyNode) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *TopologyNode) GetKind() TopologyNodeKind {
+	if x != nil {
+		return x.Kind
+	}
+	return TopologyNodeKind_TOPOLOGY_NODE_KIND_UNSPECIFIED
+}
+
+func (x *TopologyNode) GetTopics() []string {
+	if x != nil {
+		return x.Topics
+	}
+	return nil
+}
+
+func (x *TopologyNode) GetStores() []string {
+	if x != nil {
+		return x.Stores
+	}
+	return nil
+}
+
+func (x *TopologyNode) GetSuccessors() []string {
+	if x != nil {
+		return x.Successors
+	}
+	return nil
+}
+
+func (x *TopologyNode) GetPredecessors() []string {
+	if x != nil {
+		return x.Predecessors
+	}
+	return nil
+}
+
+// TopologyStore is a store.
+type TopologyStore struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Name, unique in the topology.
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// Layout and set of queries.
+	Kind StoreKind `protobuf:"varint,2,opt,name=kind,proto3,enum=statemesh.v1.StoreKind" json:"kind,omitempty"`
+	// The topic that it is restored from: its changelog, or the source topic that takes its place. Empty for a store that is not logged.
+	Changelog string `protobuf:"bytes,3,opt,name=changelog,proto3" json:"changelog,omitempty"`
+	// It is kept in memory.
+	InMemory      bool `protobuf:"varint,4,opt,name=in_memory,json=inMemory,proto3" json:"in_memory,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TopologyStore) Reset() {
+	*x = TopologyStore{}
+	mi := &file_statemesh_v1_metadata_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TopologyStore) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TopologyStore) ProtoMessage() {}
+
+func (x *TopologyStore) ProtoReflect() protoreflect.Message {
+	mi := &file_statemesh_v1_metadata_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TopologyStore.ProtoReflect.Descriptor instead.
+func (*TopologyStore) Descriptor() ([]byte, []int) {
+	return file_statemesh_v1_metadata_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *TopologyStore) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *TopologyStore) GetKind() StoreKind {
+	if x != nil {
+		return x.Kind
+	}
+	return StoreKind_STORE_KIND_UNSPECIFIED
+}
+
+func (x *TopologyStore) GetChangelog() string {
+	if x != nil {
+		return x.Changelog
+	}
+	return ""
+}
+
+func (x *TopologyStore) GetInMemory() bool {
+	if x != nil {
+		return x.InMemory
+	}
+	return false
+}
+
 var File_statemesh_v1_metadata_proto protoreflect.FileDescriptor
 
 const file_statemesh_v1_metadata_proto_rawDesc = "" +
@@ -1317,7 +1739,35 @@ const file_statemesh_v1_metadata_proto_rawDesc = "" +
 	"knownEpoch\x88\x01\x01B\x0e\n" +
 	"\f_known_epoch\"K\n" +
 	"\rWatchResponse\x12:\n" +
-	"\bsnapshot\x18\x01 \x01(\v2\x1e.statemesh.v1.MetadataSnapshotR\bsnapshot*\x91\x01\n" +
+	"\bsnapshot\x18\x01 \x01(\v2\x1e.statemesh.v1.MetadataSnapshotR\bsnapshot\"\x19\n" +
+	"\x17DescribeTopologyRequest\"\xde\x01\n" +
+	"\x18DescribeTopologyResponse\x12 \n" +
+	"\vapplication\x18\x01 \x01(\tR\vapplication\x12\x1f\n" +
+	"\vanswered_by\x18\x02 \x01(\tR\n" +
+	"answeredBy\x12?\n" +
+	"\rsubtopologies\x18\x03 \x03(\v2\x19.statemesh.v1.SubtopologyR\rsubtopologies\x12\x12\n" +
+	"\x04text\x18\x04 \x01(\tR\x04text\x12\x18\n" +
+	"\amermaid\x18\x05 \x01(\tR\amermaid\x12\x10\n" +
+	"\x03dot\x18\x06 \x01(\tR\x03dot\"\x9c\x01\n" +
+	"\vSubtopology\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\x05R\x02id\x12\x16\n" +
+	"\x06global\x18\x02 \x01(\bR\x06global\x120\n" +
+	"\x05nodes\x18\x03 \x03(\v2\x1a.statemesh.v1.TopologyNodeR\x05nodes\x123\n" +
+	"\x06stores\x18\x04 \x03(\v2\x1b.statemesh.v1.TopologyStoreR\x06stores\"\xca\x01\n" +
+	"\fTopologyNode\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x122\n" +
+	"\x04kind\x18\x02 \x01(\x0e2\x1e.statemesh.v1.TopologyNodeKindR\x04kind\x12\x16\n" +
+	"\x06topics\x18\x03 \x03(\tR\x06topics\x12\x16\n" +
+	"\x06stores\x18\x04 \x03(\tR\x06stores\x12\x1e\n" +
+	"\n" +
+	"successors\x18\x05 \x03(\tR\n" +
+	"successors\x12\"\n" +
+	"\fpredecessors\x18\x06 \x03(\tR\fpredecessors\"\x8b\x01\n" +
+	"\rTopologyStore\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12+\n" +
+	"\x04kind\x18\x02 \x01(\x0e2\x17.statemesh.v1.StoreKindR\x04kind\x12\x1c\n" +
+	"\tchangelog\x18\x03 \x01(\tR\tchangelog\x12\x1b\n" +
+	"\tin_memory\x18\x04 \x01(\bR\binMemory*\x91\x01\n" +
 	"\vHoldingRole\x12\x1c\n" +
 	"\x18HOLDING_ROLE_UNSPECIFIED\x10\x00\x12\x16\n" +
 	"\x12HOLDING_ROLE_OWNER\x10\x01\x12\x18\n" +
@@ -1331,13 +1781,19 @@ const file_statemesh_v1_metadata_proto_rawDesc = "" +
 	"\x15HOLDING_STATE_SERVING\x10\x03\x12\x1b\n" +
 	"\x17HOLDING_STATE_FOLLOWING\x10\x04\x12\x19\n" +
 	"\x15HOLDING_STATE_RESTING\x10\x05\x12\x19\n" +
-	"\x15HOLDING_STATE_COPYING\x10\x062\xce\x02\n" +
+	"\x15HOLDING_STATE_COPYING\x10\x06*\x94\x01\n" +
+	"\x10TopologyNodeKind\x12\"\n" +
+	"\x1eTOPOLOGY_NODE_KIND_UNSPECIFIED\x10\x00\x12\x1d\n" +
+	"\x19TOPOLOGY_NODE_KIND_SOURCE\x10\x01\x12 \n" +
+	"\x1cTOPOLOGY_NODE_KIND_PROCESSOR\x10\x02\x12\x1b\n" +
+	"\x17TOPOLOGY_NODE_KIND_SINK\x10\x032\xb1\x03\n" +
 	"\x0fMetadataService\x12O\n" +
 	"\n" +
 	"ListStores\x12\x1f.statemesh.v1.ListStoresRequest\x1a .statemesh.v1.ListStoresResponse\x12X\n" +
 	"\rListInstances\x12\".statemesh.v1.ListInstancesRequest\x1a#.statemesh.v1.ListInstancesResponse\x12L\n" +
 	"\tFindOwner\x12\x1e.statemesh.v1.FindOwnerRequest\x1a\x1f.statemesh.v1.FindOwnerResponse\x12B\n" +
-	"\x05Watch\x12\x1a.statemesh.v1.WatchRequest\x1a\x1b.statemesh.v1.WatchResponse0\x01B?Z=github.com/statemesh/statemesh/proto/statemesh/v1;statemeshv1b\x06proto3"
+	"\x05Watch\x12\x1a.statemesh.v1.WatchRequest\x1a\x1b.statemesh.v1.WatchResponse0\x01\x12a\n" +
+	"\x10DescribeTopology\x12%.statemesh.v1.DescribeTopologyRequest\x1a&.statemesh.v1.DescribeTopologyResponseB?Z=github.com/statemesh/statemesh/proto/statemesh/v1;statemeshv1b\x06proto3"
 
 var (
 	file_statemesh_v1_metadata_proto_rawDescOnce sync.Once
@@ -1351,66 +1807,79 @@ func file_statemesh_v1_metadata_proto_rawDescGZIP() []byte {
 	return file_statemesh_v1_metadata_proto_rawDescData
 }
 
-var file_statemesh_v1_metadata_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_statemesh_v1_metadata_proto_msgTypes = make([]protoimpl.MessageInfo, 15)
+var file_statemesh_v1_metadata_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
+var file_statemesh_v1_metadata_proto_msgTypes = make([]protoimpl.MessageInfo, 20)
 var file_statemesh_v1_metadata_proto_goTypes = []any{
-	(HoldingRole)(0),              // 0: statemesh.v1.HoldingRole
-	(HoldingState)(0),             // 1: statemesh.v1.HoldingState
-	(*Task)(nil),                  // 2: statemesh.v1.Task
-	(*Instance)(nil),              // 3: statemesh.v1.Instance
-	(*Holding)(nil),               // 4: statemesh.v1.Holding
-	(*Holdings)(nil),              // 5: statemesh.v1.Holdings
-	(*Store)(nil),                 // 6: statemesh.v1.Store
-	(*MovingTask)(nil),            // 7: statemesh.v1.MovingTask
-	(*MetadataSnapshot)(nil),      // 8: statemesh.v1.MetadataSnapshot
-	(*ListStoresRequest)(nil),     // 9: statemesh.v1.ListStoresRequest
-	(*ListStoresResponse)(nil),    // 10: statemesh.v1.ListStoresResponse
-	(*ListInstancesRequest)(nil),  // 11: statemesh.v1.ListInstancesRequest
-	(*ListInstancesResponse)(nil), // 12: statemesh.v1.ListInstancesResponse
-	(*FindOwnerRequest)(nil),      // 13: statemesh.v1.FindOwnerRequest
-	(*FindOwnerResponse)(nil),     // 14: statemesh.v1.FindOwnerResponse
-	(*WatchRequest)(nil),          // 15: statemesh.v1.WatchRequest
-	(*WatchResponse)(nil),         // 16: statemesh.v1.WatchResponse
-	(*durationpb.Duration)(nil),   // 17: google.protobuf.Duration
-	(StoreKind)(0),                // 18: statemesh.v1.StoreKind
-	(*InstanceRef)(nil),           // 19: statemesh.v1.InstanceRef
+	(HoldingRole)(0),                 // 0: statemesh.v1.HoldingRole
+	(HoldingState)(0),                // 1: statemesh.v1.HoldingState
+	(TopologyNodeKind)(0),            // 2: statemesh.v1.TopologyNodeKind
+	(*Task)(nil),                     // 3: statemesh.v1.Task
+	(*Instance)(nil),                 // 4: statemesh.v1.Instance
+	(*Holding)(nil),                  // 5: statemesh.v1.Holding
+	(*Holdings)(nil),                 // 6: statemesh.v1.Holdings
+	(*Store)(nil),                    // 7: statemesh.v1.Store
+	(*MovingTask)(nil),               // 8: statemesh.v1.MovingTask
+	(*MetadataSnapshot)(nil),         // 9: statemesh.v1.MetadataSnapshot
+	(*ListStoresRequest)(nil),        // 10: statemesh.v1.ListStoresRequest
+	(*ListStoresResponse)(nil),       // 11: statemesh.v1.ListStoresResponse
+	(*ListInstancesRequest)(nil),     // 12: statemesh.v1.ListInstancesRequest
+	(*ListInstancesResponse)(nil),    // 13: statemesh.v1.ListInstancesResponse
+	(*FindOwnerRequest)(nil),         // 14: statemesh.v1.FindOwnerRequest
+	(*FindOwnerResponse)(nil),        // 15: statemesh.v1.FindOwnerResponse
+	(*WatchRequest)(nil),             // 16: statemesh.v1.WatchRequest
+	(*WatchResponse)(nil),            // 17: statemesh.v1.WatchResponse
+	(*DescribeTopologyRequest)(nil),  // 18: statemesh.v1.DescribeTopologyRequest
+	(*DescribeTopologyResponse)(nil), // 19: statemesh.v1.DescribeTopologyResponse
+	(*Subtopology)(nil),              // 20: statemesh.v1.Subtopology
+	(*TopologyNode)(nil),             // 21: statemesh.v1.TopologyNode
+	(*TopologyStore)(nil),            // 22: statemesh.v1.TopologyStore
+	(*durationpb.Duration)(nil),      // 23: google.protobuf.Duration
+	(StoreKind)(0),                   // 24: statemesh.v1.StoreKind
+	(*InstanceRef)(nil),              // 25: statemesh.v1.InstanceRef
 }
 var file_statemesh_v1_metadata_proto_depIdxs = []int32{
-	2,  // 0: statemesh.v1.Instance.active:type_name -> statemesh.v1.Task
-	2,  // 1: statemesh.v1.Instance.standby:type_name -> statemesh.v1.Task
-	5,  // 2: statemesh.v1.Instance.holdings:type_name -> statemesh.v1.Holdings
-	2,  // 3: statemesh.v1.Holding.task:type_name -> statemesh.v1.Task
+	3,  // 0: statemesh.v1.Instance.active:type_name -> statemesh.v1.Task
+	3,  // 1: statemesh.v1.Instance.standby:type_name -> statemesh.v1.Task
+	6,  // 2: statemesh.v1.Instance.holdings:type_name -> statemesh.v1.Holdings
+	3,  // 3: statemesh.v1.Holding.task:type_name -> statemesh.v1.Task
 	0,  // 4: statemesh.v1.Holding.role:type_name -> statemesh.v1.HoldingRole
 	1,  // 5: statemesh.v1.Holding.state:type_name -> statemesh.v1.HoldingState
-	17, // 6: statemesh.v1.Holding.time_left:type_name -> google.protobuf.Duration
-	17, // 7: statemesh.v1.Holding.age:type_name -> google.protobuf.Duration
-	4,  // 8: statemesh.v1.Holdings.holdings:type_name -> statemesh.v1.Holding
-	17, // 9: statemesh.v1.Holdings.looked_before:type_name -> google.protobuf.Duration
-	18, // 10: statemesh.v1.Store.kind:type_name -> statemesh.v1.StoreKind
-	2,  // 11: statemesh.v1.MovingTask.task:type_name -> statemesh.v1.Task
-	3,  // 12: statemesh.v1.MetadataSnapshot.instances:type_name -> statemesh.v1.Instance
-	6,  // 13: statemesh.v1.MetadataSnapshot.stores:type_name -> statemesh.v1.Store
-	7,  // 14: statemesh.v1.MetadataSnapshot.moving:type_name -> statemesh.v1.MovingTask
-	6,  // 15: statemesh.v1.ListStoresResponse.stores:type_name -> statemesh.v1.Store
-	3,  // 16: statemesh.v1.ListInstancesResponse.instances:type_name -> statemesh.v1.Instance
-	7,  // 17: statemesh.v1.ListInstancesResponse.moving:type_name -> statemesh.v1.MovingTask
-	19, // 18: statemesh.v1.FindOwnerResponse.active:type_name -> statemesh.v1.InstanceRef
-	19, // 19: statemesh.v1.FindOwnerResponse.standbys:type_name -> statemesh.v1.InstanceRef
-	19, // 20: statemesh.v1.FindOwnerResponse.moving_to:type_name -> statemesh.v1.InstanceRef
-	8,  // 21: statemesh.v1.WatchResponse.snapshot:type_name -> statemesh.v1.MetadataSnapshot
-	9,  // 22: statemesh.v1.MetadataService.ListStores:input_type -> statemesh.v1.ListStoresRequest
-	11, // 23: statemesh.v1.MetadataService.ListInstances:input_type -> statemesh.v1.ListInstancesRequest
-	13, // 24: statemesh.v1.MetadataService.FindOwner:input_type -> statemesh.v1.FindOwnerRequest
-	15, // 25: statemesh.v1.MetadataService.Watch:input_type -> statemesh.v1.WatchRequest
-	10, // 26: statemesh.v1.MetadataService.ListStores:output_type -> statemesh.v1.ListStoresResponse
-	12, // 27: statemesh.v1.MetadataService.ListInstances:output_type -> statemesh.v1.ListInstancesResponse
-	14, // 28: statemesh.v1.MetadataService.FindOwner:output_type -> statemesh.v1.FindOwnerResponse
-	16, // 29: statemesh.v1.MetadataService.Watch:output_type -> statemesh.v1.WatchResponse
-	26, // [26:30] is the sub-list for method output_type
-	22, // [22:26] is the sub-list for method input_type
-	22, // [22:22] is the sub-list for extension type_name
-	22, // [22:22] is the sub-list for extension extendee
-	0,  // [0:22] is the sub-list for field type_name
+	23, // 6: statemesh.v1.Holding.time_left:type_name -> google.protobuf.Duration
+	23, // 7: statemesh.v1.Holding.age:type_name -> google.protobuf.Duration
+	5,  // 8: statemesh.v1.Holdings.holdings:type_name -> statemesh.v1.Holding
+	23, // 9: statemesh.v1.Holdings.looked_before:type_name -> google.protobuf.Duration
+	24, // 10: statemesh.v1.Store.kind:type_name -> statemesh.v1.StoreKind
+	3,  // 11: statemesh.v1.MovingTask.task:type_name -> statemesh.v1.Task
+	4,  // 12: statemesh.v1.MetadataSnapshot.instances:type_name -> statemesh.v1.Instance
+	7,  // 13: statemesh.v1.MetadataSnapshot.stores:type_name -> statemesh.v1.Store
+	8,  // 14: statemesh.v1.MetadataSnapshot.moving:type_name -> statemesh.v1.MovingTask
+	7,  // 15: statemesh.v1.ListStoresResponse.stores:type_name -> statemesh.v1.Store
+	4,  // 16: statemesh.v1.ListInstancesResponse.instances:type_name -> statemesh.v1.Instance
+	8,  // 17: statemesh.v1.ListInstancesResponse.moving:type_name -> statemesh.v1.MovingTask
+	25, // 18: statemesh.v1.FindOwnerResponse.active:type_name -> statemesh.v1.InstanceRef
+	25, // 19: statemesh.v1.FindOwnerResponse.standbys:type_name -> statemesh.v1.InstanceRef
+	25, // 20: statemesh.v1.FindOwnerResponse.moving_to:type_name -> statemesh.v1.InstanceRef
+	9,  // 21: statemesh.v1.WatchResponse.snapshot:type_name -> statemesh.v1.MetadataSnapshot
+	20, // 22: statemesh.v1.DescribeTopologyResponse.subtopologies:type_name -> statemesh.v1.Subtopology
+	21, // 23: statemesh.v1.Subtopology.nodes:type_name -> statemesh.v1.TopologyNode
+	22, // 24: statemesh.v1.Subtopology.stores:type_name -> statemesh.v1.TopologyStore
+	2,  // 25: statemesh.v1.TopologyNode.kind:type_name -> statemesh.v1.TopologyNodeKind
+	24, // 26: statemesh.v1.TopologyStore.kind:type_name -> statemesh.v1.StoreKind
+	10, // 27: statemesh.v1.MetadataService.ListStores:input_type -> statemesh.v1.ListStoresRequest
+	12, // 28: statemesh.v1.MetadataService.ListInstances:input_type -> statemesh.v1.ListInstancesRequest
+	14, // 29: statemesh.v1.MetadataService.FindOwner:input_type -> statemesh.v1.FindOwnerRequest
+	16, // 30: statemesh.v1.MetadataService.Watch:input_type -> statemesh.v1.WatchRequest
+	18, // 31: statemesh.v1.MetadataService.DescribeTopology:input_type -> statemesh.v1.DescribeTopologyRequest
+	11, // 32: statemesh.v1.MetadataService.ListStores:output_type -> statemesh.v1.ListStoresResponse
+	13, // 33: statemesh.v1.MetadataService.ListInstances:output_type -> statemesh.v1.ListInstancesResponse
+	15, // 34: statemesh.v1.MetadataService.FindOwner:output_type -> statemesh.v1.FindOwnerResponse
+	17, // 35: statemesh.v1.MetadataService.Watch:output_type -> statemesh.v1.WatchResponse
+	19, // 36: statemesh.v1.MetadataService.DescribeTopology:output_type -> statemesh.v1.DescribeTopologyResponse
+	32, // [32:37] is the sub-list for method output_type
+	27, // [27:32] is the sub-list for method input_type
+	27, // [27:27] is the sub-list for extension type_name
+	27, // [27:27] is the sub-list for extension extendee
+	0,  // [0:27] is the sub-list for field type_name
 }
 
 func init() { file_statemesh_v1_metadata_proto_init() }
@@ -1427,8 +1896,8 @@ func file_statemesh_v1_metadata_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_statemesh_v1_metadata_proto_rawDesc), len(file_statemesh_v1_metadata_proto_rawDesc)),
-			NumEnums:      2,
-			NumMessages:   15,
+			NumEnums:      3,
+			NumMessages:   20,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

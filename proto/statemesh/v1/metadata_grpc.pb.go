@@ -21,10 +21,11 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	MetadataService_ListStores_FullMethodName    = "/statemesh.v1.MetadataService/ListStores"
-	MetadataService_ListInstances_FullMethodName = "/statemesh.v1.MetadataService/ListInstances"
-	MetadataService_FindOwner_FullMethodName     = "/statemesh.v1.MetadataService/FindOwner"
-	MetadataService_Watch_FullMethodName         = "/statemesh.v1.MetadataService/Watch"
+	MetadataService_ListStores_FullMethodName       = "/statemesh.v1.MetadataService/ListStores"
+	MetadataService_ListInstances_FullMethodName    = "/statemesh.v1.MetadataService/ListInstances"
+	MetadataService_FindOwner_FullMethodName        = "/statemesh.v1.MetadataService/FindOwner"
+	MetadataService_Watch_FullMethodName            = "/statemesh.v1.MetadataService/Watch"
+	MetadataService_DescribeTopology_FullMethodName = "/statemesh.v1.MetadataService/DescribeTopology"
 )
 
 // MetadataServiceClient is the client API for MetadataService service.
@@ -44,6 +45,8 @@ type MetadataServiceClient interface {
 	// Watch sends the newest snapshot at once and then each newer one. Snapshots that follow each other faster than the
 	// caller reads are skipped. The stream ends only with an error; ask again with the last epoch seen.
 	Watch(ctx context.Context, in *WatchRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchResponse], error)
+	// DescribeTopology tells what the instance that is called runs (upstream's TopologyDescription). It needs no metadata.
+	DescribeTopology(ctx context.Context, in *DescribeTopologyRequest, opts ...grpc.CallOption) (*DescribeTopologyResponse, error)
 }
 
 type metadataServiceClient struct {
@@ -103,6 +106,16 @@ func (c *metadataServiceClient) Watch(ctx context.Context, in *WatchRequest, opt
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type MetadataService_WatchClient = grpc.ServerStreamingClient[WatchResponse]
 
+func (c *metadataServiceClient) DescribeTopology(ctx context.Context, in *DescribeTopologyRequest, opts ...grpc.CallOption) (*DescribeTopologyResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(DescribeTopologyResponse)
+	err := c.cc.Invoke(ctx, MetadataService_DescribeTopology_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // MetadataServiceServer is the server API for MetadataService service.
 // All implementations must embed UnimplementedMetadataServiceServer
 // for forward compatibility.
@@ -120,6 +133,8 @@ type MetadataServiceServer interface {
 	// Watch sends the newest snapshot at once and then each newer one. Snapshots that follow each other faster than the
 	// caller reads are skipped. The stream ends only with an error; ask again with the last epoch seen.
 	Watch(*WatchRequest, grpc.ServerStreamingServer[WatchResponse]) error
+	// DescribeTopology tells what the instance that is called runs (upstream's TopologyDescription). It needs no metadata.
+	DescribeTopology(context.Context, *DescribeTopologyRequest) (*DescribeTopologyResponse, error)
 	mustEmbedUnimplementedMetadataServiceServer()
 }
 
@@ -141,6 +156,9 @@ func (UnimplementedMetadataServiceServer) FindOwner(context.Context, *FindOwnerR
 }
 func (UnimplementedMetadataServiceServer) Watch(*WatchRequest, grpc.ServerStreamingServer[WatchResponse]) error {
 	return status.Error(codes.Unimplemented, "method Watch not implemented")
+}
+func (UnimplementedMetadataServiceServer) DescribeTopology(context.Context, *DescribeTopologyRequest) (*DescribeTopologyResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method DescribeTopology not implemented")
 }
 func (UnimplementedMetadataServiceServer) mustEmbedUnimplementedMetadataServiceServer() {}
 func (UnimplementedMetadataServiceServer) testEmbeddedByValue()                         {}
@@ -228,6 +246,24 @@ func _MetadataService_Watch_Handler(srv interface{}, stream grpc.ServerStream) e
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type MetadataService_WatchServer = grpc.ServerStreamingServer[WatchResponse]
 
+func _MetadataService_DescribeTopology_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(DescribeTopologyRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(MetadataServiceServer).DescribeTopology(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: MetadataService_DescribeTopology_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(MetadataServiceServer).DescribeTopology(ctx, req.(*DescribeTopologyRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // MetadataService_ServiceDesc is the grpc.ServiceDesc for MetadataService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -246,6 +282,10 @@ var MetadataService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "FindOwner",
 			Handler:    _MetadataService_FindOwner_Handler,
+		},
+		{
+			MethodName: "DescribeTopology",
+			Handler:    _MetadataService_DescribeTopology_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{

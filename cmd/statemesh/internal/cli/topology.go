@@ -2,7 +2,6 @@ package cli
 
 import (
 	"errors"
-	"fmt"
 
 	"github.com/spf13/cobra"
 
@@ -16,42 +15,11 @@ func newTopologyCommand(p Process) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "topology",
 		GroupID: groupRun,
-		Short:   "Show what a configuration makes of its topics, or what a change of it does",
+		Short:   "Show what an instance or a configuration makes of its topics, or what a change does",
 		Args:    cobra.NoArgs,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(newTopologyDescribeCommand(p), newTopologyDiffCommand(p))
-	return cmd
-}
-
-func newTopologyDescribeCommand(p Process) *cobra.Command {
-	var sets []string
-	var format string
-	cmd := &cobra.Command{
-		Use:   "describe FILE",
-		Short: "Show the topology of a configuration as text or as a picture",
-		Long: `Show the topology of a configuration file: sub-topologies with their sources, processors, stores and sinks. The text has the
-form of Kafka Streams' TopologyDescription; mermaid is drawn by GitHub and others, dot by Graphviz.`,
-		Example: `  statemesh topology describe mesh.yaml
-  statemesh topology describe mesh.yaml --format dot | dot -Tsvg > mesh.svg`,
-		Args: cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			draw := map[string]func(*processor.Built) string{
-				"text": (*processor.Built).Describe, "mermaid": (*processor.Built).Mermaid, "dot": (*processor.Built).DOT,
-			}[format]
-			if draw == nil {
-				return usageError{fmt.Errorf("--format %q: want text, mermaid or dot", format)}
-			}
-			b, err := builtOf(p, args[0], sets)
-			if err != nil {
-				return err
-			}
-			_, err = fmt.Fprint(cmd.OutOrStdout(), draw(b))
-			return err
-		},
-	}
-	cmd.Flags().StringVar(&format, "format", "text", "text, mermaid or dot")
-	cmd.Flags().StringArrayVar(&sets, "set", nil, "setting as key=value, above file and environment; may be repeated")
 	return cmd
 }
 

@@ -241,7 +241,7 @@ func (p *parser) firstPlace(names ...string) Problem {
 // fields names the setting behind each field of the configuration: findings of Validate are told in the file's words.
 var fields = map[string]string{
 	"ApplicationID": "application.id", "Guarantee": "processing.guarantee", "CommitInterval": "commit.interval.ms",
-	"NumStreamThreads": "num.stream.threads", "Rack": "client.rack", "OffsetReset": "auto.offset.reset",
+	"NumStreamThreads": "num.stream.threads", "MaxStreamThreads": "max.stream.threads", "Rack": "client.rack", "OffsetReset": "auto.offset.reset",
 	"ClientTags": "client.tags", "RackAwareTags": "rack.aware.assignment.tags", "NumStandbyReplicas": "num.standby.replicas",
 	"AcceptableRecoveryLag": "acceptable.recovery.lag", "MaxWarmupReplicas": "max.warmup.replicas",
 	"NoEviction": "failover.eviction", "SessionTimeout": "session.timeout.ms", "HeartbeatInterval": "heartbeat.interval.ms",

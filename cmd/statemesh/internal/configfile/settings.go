@@ -137,6 +137,8 @@ func processing() Section {
 			"Longest time between two commits of a thread that has something to commit. A reader sees what is committed."),
 		integer("num.stream.threads", "(number of cores)", 1, 1024, func(d *draft) *int { return &d.cfg.Processor.NumStreamThreads },
 			"Stream threads of this instance, each a member of the group."),
+		integer("max.stream.threads", "(as many as memory.limit carries, at least num.stream.threads)", 1, 1024, func(d *draft) *int { return &d.cfg.Processor.MaxStreamThreads },
+			"How many stream threads `statemesh threads add` may make of them. What each fetches ahead and holds to be produced is taken out of memory.limit for so many."),
 		count("num.standby.replicas", "0", 100, func(d *draft) *int { return &d.cfg.Processor.NumStandbyReplicas },
 			"Other instances that keep a copy of each task: they answer reads within their bound, and take the task over at once."),
 		offAtZero(integer("acceptable.recovery.lag", "10000", -1, 1<<62, func(d *draft) *int64 { return &d.cfg.Processor.AcceptableRecoveryLag },
