@@ -22,6 +22,8 @@ type buffer struct {
 	// first is when the first one is due; MaxInt64: nothing is held back.
 	first          int64
 	records, bytes int64
+	// begin of the rows in the order of time.
+	begin frontier
 }
 
 // held is a change that is held back.
@@ -103,6 +105,7 @@ func (b *buffer) put(key []byte, due int64, h *held) error {
 	b.count(1, len(b.row))
 	b.first = min(b.first, h.due)
 	b.row = append(appendDue(b.row[:0], h.due), key...)
+	b.begin.put(b.row)
 	return b.rows.Put(b.row, store.Value{Data: []byte{}, Timestamp: h.timestamp})
 }
 
@@ -116,7 +119,7 @@ func (b *buffer) release(more func() bool, tell func(key []byte, h *held) error)
 	if b.records == 0 || !more() {
 		return nil
 	}
-	it, err := b.rows.Scan(store.Scan{Prefix: []byte{dueRow}})
+	it, err := b.rows.Scan(store.Scan{From: b.begin.from(dueRow), To: []byte{dueRow + 1}})
 	if err != nil {
 		return err
 	}
@@ -148,6 +151,7 @@ func (b *buffer) take(row []byte, tell func(key []byte, h *held) error) error {
 	if _, _, err := b.rows.Delete(row); err != nil {
 		return err
 	}
+	b.begin.passed(row)
 	if !ok {
 		return errHeld
 	}

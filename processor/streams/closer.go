@@ -22,6 +22,7 @@ type closer[K, V any] struct {
 	row  []byte
 	// first is when the first window closes at the earliest, by stream time; MaxInt64: there is none.
 	first int64
+	begin frontier
 	// slack is how long after its close a window is kept.
 	slack int64
 	// next is when to look again, by the wall clock.
@@ -45,7 +46,7 @@ func newCloser[K, V any](w *windowKeeper[K, V]) (*closer[K, V], error) {
 // look finds out when the first window closes.
 func (c *closer[K, V]) look() error {
 	c.first = math.MaxInt64
-	it, err := c.open.Scan(store.Scan{})
+	it, err := c.open.Scan(store.Scan{From: c.begin.from()})
 	if err != nil {
 		return err
 	}
@@ -73,6 +74,7 @@ func (c *closer[K, V]) changed(kb []byte, ch *Change[serde.Windowed[K], V]) erro
 		return err
 	}
 	c.first = min(c.first, closes)
+	c.begin.put(c.row)
 	end := binary.BigEndian.AppendUint64(nil, uint64(ch.Key.End))
 	return c.open.Put(c.row, store.Value{Data: end, Timestamp: ch.Timestamp})
 }
@@ -87,7 +89,7 @@ func (c *closer[K, V]) tell(now int64, headers []processor.Header) error {
 	if wall.Before(c.next) && now-c.first < c.slack {
 		return nil
 	}
-	it, err := c.open.Scan(store.Scan{To: binary.BigEndian.AppendUint64(nil, uint64(after(now, time.Millisecond)))})
+	it, err := c.open.Scan(store.Scan{From: c.begin.from(), To: binary.BigEndian.AppendUint64(nil, uint64(after(now, time.Millisecond)))})
 	if err != nil {
 		return err
 	}
@@ -112,6 +114,7 @@ func (c *closer[K, V]) tellRow(row store.Entry, headers []processor.Header) (err
 	if _, _, err := c.open.Delete(row.Key); err != nil {
 		return err
 	}
+	c.begin.passed(row.Key)
 	var ok bool
 	if ch.New, ch.Timestamp, ok, err = c.w.kept.get(c.w.rows, kb, ch.Key.Start, ch.Key.End); !ok || err != nil {
 		return err

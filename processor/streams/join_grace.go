@@ -3,6 +3,7 @@ package streams
 import (
 	"encoding/binary"
 	"errors"
+	"math"
 	"time"
 
 	"github.com/statemesh/statemesh/processor"
@@ -42,7 +43,7 @@ func (w *waiting[K, V, W]) operator(sc *scope[Record[K, W]]) (func(*Record[K, V]
 		return nil, err
 	}
 	q := &waitingRows[K, V]{
-		kv: kv, seen: seen, keys: coder[K]{serde: w.keys}, values: coder[V]{serde: w.values},
+		kv: kv, seen: seen, first: math.MaxInt64, keys: coder[K]{serde: w.keys}, values: coder[V]{serde: w.values},
 		decoder: recordDecoder[K, V]{keys: w.keys, values: w.values},
 	}
 	if err := q.load(); err != nil {
@@ -65,8 +66,11 @@ func (w *waiting[K, V, W]) operator(sc *scope[Record[K, W]]) (func(*Record[K, V]
 type waitingRows[K, V any] struct {
 	kv store.KeyValue
 	// seen is the time of the records that came, those that do not wait among them. number is the last one used.
-	seen     *processor.ObservedTime
-	number   uint64
+	seen   *processor.ObservedTime
+	number uint64
+	// first is when the first one that waits is from, or earlier; math.MaxInt64: none waits.
+	first    int64
+	begin    frontier
 	keys     coder[K]
 	values   coder[V]
 	decoder  recordDecoder[K, V]
@@ -87,7 +91,9 @@ func (q *waitingRows[K, V]) load() error {
 		if len(key) != 16 {
 			return errWaiting
 		}
-		q.seen.Observe(int64(binary.BigEndian.Uint64(key))) // a former version kept no other time
+		at := int64(binary.BigEndian.Uint64(key))
+		q.first = min(q.first, at)
+		q.seen.Observe(at) // a former version kept no other time
 		q.number = max(q.number, binary.BigEndian.Uint64(key[8:]))
 	}
 	return it.Err()
@@ -107,6 +113,8 @@ func (q *waitingRows[K, V]) put(r *Record[K, V]) error {
 	q.number++
 	q.row = binary.BigEndian.AppendUint64(q.row[:0], uint64(r.Timestamp))
 	q.row = binary.BigEndian.AppendUint64(q.row, q.number)
+	q.first = min(q.first, r.Timestamp)
+	q.begin.put(q.row)
 	b := appendBytes(q.buf[:0], kb)
 	b = appendBytes(b, vb)
 	for _, h := range r.Headers {
@@ -118,25 +126,32 @@ func (q *waitingRows[K, V]) put(r *Record[K, V]) error {
 
 // release hands on what is at most this old and takes it out.
 func (q *waitingRows[K, V]) release(until int64, to func(*Record[K, V]) error) error {
-	if until < 0 {
+	if until < q.first {
 		return nil
 	}
-	it, err := q.kv.Scan(store.Scan{To: binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(nil, uint64(until)), 1<<64-1)})
+	it, err := q.kv.Scan(store.Scan{From: q.begin.from()})
 	if err != nil {
 		return err
 	}
 	defer it.Close()
 	for it.Next() {
 		e := it.Entry()
+		if q.first = int64(binary.BigEndian.Uint64(e.Key)); q.first > until {
+			return nil
+		}
 		if err := q.parse(e.Key, e.Data); err != nil {
 			return err
 		}
 		if err := q.kv.Put(e.Key, store.Value{}); err != nil { // first: what fails behind is not tried again with other records
 			return err
 		}
+		q.begin.passed(e.Key)
 		if err := to(&q.out); err != nil {
 			return err
 		}
+	}
+	if it.Err() == nil {
+		q.first = math.MaxInt64
 	}
 	return it.Err()
 }

@@ -311,13 +311,15 @@ func (u *unmatched[K, W]) forget(s whichSide, key []byte, at int64) error {
 	return u.kv.Put(u.row, store.Value{})
 }
 
-// release gives the results of records that nobody can meet any more, when time has moved on to that of the record in hand.
+// release gives the results of records that nobody can meet any more, when time has moved on to that of the record in hand. It begins at the
+// oldest row of the sides that have such records, and goes on until it has found one that waits of each of them.
 func (u *unmatched[K, W]) release(now int64) (err error) {
 	if u == nil || now != u.time.seen.Now() {
 		return nil
 	}
-	t := u.time
-	if later(t.left, u.leftFor) >= now && later(t.right, u.rightFor) >= now {
+	t, from := u.time, int64(math.MaxInt64)
+	leftOver, rightOver := later(t.left, u.leftFor) < now, later(t.right, u.rightFor) < now
+	if !leftOver && !rightOver {
 		return nil
 	}
 	left, right := t.left, t.right
@@ -326,13 +328,18 @@ func (u *unmatched[K, W]) release(now int64) (err error) {
 			t.left, t.right = min(left, t.left), min(right, t.right) // not all rows were seen
 		}
 	}()
-	t.left, t.right = math.MaxInt64, math.MaxInt64
-	it, err := u.kv.Scan(rows)
+	if leftOver {
+		from, t.left = left, math.MaxInt64
+	}
+	if rightOver {
+		from, t.right = min(from, right), math.MaxInt64
+	}
+	it, err := u.kv.Scan(store.Scan{From: binary.BigEndian.AppendUint64(nil, uint64(from)), To: rows.To})
 	if err != nil {
 		return err
 	}
 	defer it.Close()
-	for !t.knows(u.full) && it.Next() {
+	for (leftOver && t.left == math.MaxInt64 || rightOver && t.right == math.MaxInt64) && it.Next() {
 		e := it.Entry()
 		at, s, key, err := parseUnmatched(e.Key)
 		if err != nil {

@@ -24,7 +24,7 @@ func newMerge(kind store.Kind, sc rowScan, tick uint64) *merge {
 	return &merge{kind: kind, rowScan: sc, tick: tick, stop: func() error { return nil }}
 }
 
-// tableCursor walks the entries of a table that have a version at the merge's tick, in the order of their rows.
+// tableCursor walks the entries of a table, or of a run of them, that have a version at the merge's tick, in the order of their rows.
 type tableCursor struct {
 	rest  []*entry // not yet walked; used where the table has no order
 	order *order
@@ -56,7 +56,9 @@ func (m *merge) addNow(t *table, n int) {
 	if t.order != nil {
 		m.addOrder(t.order)
 	} else if !m.sp.empty {
-		m.addSorted(t.sortedNow(n))
+		for _, run := range t.sortedNow(n) {
+			m.addSorted(run)
+		}
 	}
 }
 

@@ -30,7 +30,7 @@ type table struct {
 	free     *version  // writer only: versions to use again
 
 	indexMu sync.Mutex
-	index   atomic.Pointer[[]*entry] // the first entries, in order of their keys
+	index   atomic.Pointer[tableIndex]
 	// order takes the place of index in stores with segments; nil elsewhere.
 	order *order
 }
