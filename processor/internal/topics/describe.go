@@ -23,6 +23,8 @@ type Info struct {
 	// DeleteRetention is the topic's delete.retention.ms: for how long after it was cleaned a compacted log still shows
 	// a deletion. A copy that has not followed the log for longer may hold what was deleted since. 0 from Describe.
 	DeleteRetention time.Duration
+	// Cleanup is the topic's cleanup.policy: "delete", "compact", or both with a comma. Empty from Describe.
+	Cleanup string
 }
 
 // DescribeLogs is Describe with the settings, for topics that stand in for a changelog: what a store is rebuilt from must
@@ -147,6 +149,7 @@ func settings(ctx context.Context, adm *kadm.Client, topics []string, infos map[
 		info := infos[rc.Name]
 		info.MaxMessageBytes = number(m[maxMessageBytes])
 		info.DeleteRetention = time.Duration(min(number(m[deleteRetention]), maxMillis)) * time.Millisecond
+		info.Cleanup = m[cleanupPolicy]
 		infos[rc.Name] = info
 	}
 	return all, errors.Join(errs...)
