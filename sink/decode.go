@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/statemesh/statemesh/processor"
@@ -45,9 +46,12 @@ func newReader(c Config) (*reader, error) {
 		return nil, err
 	}
 	for _, col := range c.Content.Columns {
-		p, err := expr.Compile(expr.Source{File: "column " + col.Name, Text: col.Name}, r.values, col.Type)
+		p, err := expr.Compile(expr.Source{File: "column " + col.Name, Text: col.Name}, r.values, expr.Any) // a wanted bool would have to be one
 		if err != nil {
 			return nil, err
+		}
+		if p.Type() != col.Type {
+			return nil, &ConfigError{Field: "Layout", Reason: fmt.Sprintf("column %s is %s there, and %s in the content", col.Name, p.Type(), col.Type)}
 		}
 		r.programs = append(r.programs, p)
 	}

@@ -270,11 +270,17 @@ func (w *world) holds(kind declared.Kind, db *pgxpool.Pool, schema string) {
 // reached waits until the database stands at the ends of all partitions.
 func (w *world) reached(db *pgxpool.Pool, schema, id string) {
 	w.tb.Helper()
-	ctx, cancel := context.WithTimeout(w.tb.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(w.tb.Context(), time.Minute)
 	defer cancel()
+	if err := w.waitReached(ctx, db, schema, id); err != nil {
+		w.tb.Fatal(err)
+	}
+}
+
+func (w *world) waitReached(ctx context.Context, db *pgxpool.Pool, schema, id string) error {
 	ends, err := w.admin.ListCommittedOffsets(ctx, testTopic)
 	if err != nil {
-		w.tb.Fatal(err)
+		return err
 	}
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
@@ -288,12 +294,12 @@ func (w *world) reached(db *pgxpool.Pool, schema, id string) {
 			}
 		})
 		if left == 0 {
-			return
+			return nil
 		}
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			w.tb.Fatalf("%d partitions do not come to their ends", left)
+			return fmt.Errorf("%d partitions do not come to their ends: %w", left, context.Cause(ctx))
 		}
 	}
 }
