@@ -2,12 +2,10 @@ package expr
 
 import (
 	"bytes"
-	"encoding/base64"
 	"encoding/json"
 	"math"
 	"slices"
 	"strconv"
-	"time"
 	"unicode/utf8"
 
 	"cel.dev/cel-go/common/types"
@@ -159,15 +157,11 @@ func (w jsonWriter) value(b []byte, v ref.Val) (out []byte, reason string) {
 	case types.String:
 		return decode.AppendString(b, []byte(v)), ""
 	case types.Bytes:
-		b = append(b, '"')
-		b = base64.StdEncoding.AppendEncode(b, v)
-		return append(b, '"'), ""
+		return decode.AppendBase64(b, []byte(v)), ""
 	case types.Timestamp:
-		return v.Time.UTC().AppendFormat(b, `"`+time.RFC3339Nano+`"`), ""
+		return decode.AppendTime(b, v.Time), ""
 	case types.Duration:
-		b = append(b, '"')
-		b = append(b, v.Duration.String()...)
-		return append(b, '"'), ""
+		return decode.AppendDuration(b, v.Duration), ""
 	case traits.Lister:
 		return w.list(b, v)
 	case traits.Mapper:

@@ -1,6 +1,7 @@
 package decode
 
 import (
+	"encoding/base64"
 	"strings"
 	"unicode/utf16"
 	"unicode/utf8"
@@ -389,4 +390,11 @@ func AppendString(b, s []byte) []byte {
 		done = i + 1
 	}
 	return append(append(b, s[done:]...), '"')
+}
+
+// AppendBase64 appends data as a JSON string of base64.
+func AppendBase64[T ~string | ~[]byte](b []byte, data T) []byte {
+	b = append(b, '"')
+	b = base64.StdEncoding.AppendEncode(b, []byte(data))
+	return append(b, '"')
 }

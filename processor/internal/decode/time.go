@@ -35,3 +35,15 @@ func (f Field) AsTime() (int64, error) {
 	}
 	return ms, nil
 }
+
+// AppendTime appends an instant of the years 0 to 9999 as a JSON string: RFC 3339 in UTC, with the digits of its fraction that it needs.
+func AppendTime(b []byte, t time.Time) []byte {
+	return t.UTC().AppendFormat(b, `"`+time.RFC3339Nano+`"`)
+}
+
+// AppendDuration appends a duration as a JSON string such as "1h30m0s".
+func AppendDuration(b []byte, d time.Duration) []byte {
+	b = append(b, '"')
+	b = append(b, d.String()...)
+	return append(b, '"')
+}
