@@ -246,7 +246,7 @@ func TestSimDrainNobodyTakes(t *testing.T) {
 		f := newFleet(t, true, tasks)
 		f.withStandbys(1)
 		a := f.start("a")
-		a.waitRunning()
+		f.placed(a)
 		began := time.Now()
 		if err := a.rt.Drain(t.Context(), router.TasksServed, nil); !errors.Is(err, router.ErrNobodyTakes) || a.rt.Draining() {
 			t.Errorf("alone: %v, draining %t", err, a.rt.Draining())
@@ -345,7 +345,20 @@ func TestSimFarewell(t *testing.T) {
 		if n := b.mesh.farewells.Load(); n != 0 || b.rt.HasLeft() {
 			t.Errorf("cut off: %d farewells, left %t", n, b.rt.HasLeft())
 		}
+		f.reap(c) // b may have been cut off in a join
 		f.eventually("the last one has it all", time.Minute, func() error { return allServe(4, c) })
+	})
+}
+
+// placed waits until an instance runs and knows of it: what a drain would otherwise call not ready.
+func (f *fleet) placed(in *instance) {
+	f.t.Helper()
+	in.waitRunning()
+	f.eventually("the map is known", time.Minute, func() error {
+		if !in.rt.placed() {
+			return errors.New("not yet")
+		}
+		return nil
 	})
 }
 

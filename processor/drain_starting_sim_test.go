@@ -48,7 +48,7 @@ func TestSimDrainWhileStarting(t *testing.T) {
 			}
 		}
 		close(release)
-		a.waitRunning()
+		f.placed(a)
 		if err := a.rt.Drain(t.Context(), router.TasksServed, nil); !errors.Is(err, router.ErrNobodyTakes) {
 			t.Errorf("alone: %v", err)
 		}
