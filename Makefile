@@ -31,16 +31,17 @@ SEED        ?= 1
 # waiting for a disk was three quarters of their time.
 SCRATCH     ?= $(shell [ "$$(df -k --output=avail /dev/shm 2>/dev/null | tail -1)" -gt 4000000 ] 2>/dev/null && echo /dev/shm || echo "$${TMPDIR:-/tmp}")
 # Fuzzing: how long each target runs. Chaos: how long faults are made (or MINUTES=n); the seed of the schedule, 0 for a new one;
-# whether the broker is killed too; standbys of each task; where history, report and picture go.
+# brokers of the cluster; whether they are killed too; standbys of each task; where history, report and picture go.
 FUZZ        ?= 30s
 CHAOS       ?= $(if $(MINUTES),$(MINUTES)m,60s)
 CHAOS_SEED  ?= 0
+CHAOS_NODES ?= 3
 CHAOS_BROKER ?= true
 CHAOS_STANDBYS ?= 1
 CHAOS_OUT   ?= $(CURDIR)/.chaos
 # Records of bench-peers: so many that the other side's compiler is done in the second half.
 RECORDS     ?= 10000000
-# Up to four schedules, if the broker spoils some.
+# Up to four schedules, if a broker spoils some.
 CHAOS_TIMEOUT = $(if $(MINUTES),$(shell echo $$(( 4*$(MINUTES)+30 ))),30)m
 
 ##@ Use
@@ -96,10 +97,10 @@ test-kafka: kafka-fetch ## Run the broker lane against a real Kafka on loopback
 	$(GO) test -tags '$(TAGS) realkafka' -p 1 -run 'RealKafka' -timeout 40m ./...
 
 .PHONY: chaos
-chaos: build ## Break real processes, links, disks and a real broker for MINUTES=n (CHAOS=60s); judge every answer
+chaos: build ## Break real processes, links, disks and a cluster of real brokers for MINUTES=n (CHAOS=60s); judge every answer
 	@echo "history, report and picture: $(CHAOS_OUT)"
 	$(GO) test -tags '$(TAGS) chaos' -run 'Chaos' -count=1 -v -timeout $(CHAOS_TIMEOUT) ./test/chaos -args -chaos.for=$(CHAOS) \
-		-chaos.seed=$(CHAOS_SEED) -chaos.broker=$(CHAOS_BROKER) -chaos.standbys=$(CHAOS_STANDBYS) -chaos.out=$(CHAOS_OUT)
+		-chaos.seed=$(CHAOS_SEED) -chaos.nodes=$(CHAOS_NODES) -chaos.broker=$(CHAOS_BROKER) -chaos.standbys=$(CHAOS_STANDBYS) -chaos.out=$(CHAOS_OUT)
 
 .PHONY: mutations
 mutations: ## Plant faults in copies of the module, one by one, and see that the tests find them

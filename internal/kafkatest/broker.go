@@ -8,12 +8,11 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -23,22 +22,26 @@ import (
 //go:embed server.properties log4j2.yaml
 var files embed.FS
 
-// Config of a broker. The zero value of a field means its default.
+// Config of a broker, or of a cluster of them. The zero value of a field means its default.
 type Config struct {
-	// Dir holds data, configuration and log. Required; it must be empty at the first start.
+	// Dir holds data, configuration and log; of a cluster, a directory with these per node. Required; it must be empty at
+	// the first start.
 	Dir string
+	// Nodes of the cluster, each a broker and a voter of the controllers' quorum. Default 1, and only StartCluster takes
+	// more. Topics then have three replicas unless they are made with a number of their own, and two must be in sync.
+	Nodes int
 	// Libs is the directory of the jars. Default: .kafka/libs of the module that the working directory is in.
 	Libs string
 	// Properties override server.properties.
 	Properties map[string]string
-	// Heap of the JVM. Default "512m".
+	// Heap of each JVM. Default "512m"; "256m" in a cluster.
 	Heap string
 	// Warm lets the JVM compile with both compilers: a slower start and a faster broker, for measurements. Tests want the
 	// fast start.
 	Warm bool
-	// Links are further listeners, each with the address that its clients are told to use: that of a proxy, which then
-	// sees all that goes between them and the broker. Broker.Behind is where the proxy leads to.
-	Links []string
+	// Links are further listeners, each with the addresses that its clients are told to use, one per node: those of
+	// proxies, which then see all that goes between them and the brokers. Broker.Behind is where a proxy leads to.
+	Links [][]string
 	// StartTimeout bounds a start. Default 90s: after a SIGKILL on a loaded machine a start takes 15s.
 	StartTimeout time.Duration
 }
@@ -46,6 +49,14 @@ type Config struct {
 func (c Config) withDefaults() (Config, error) {
 	if c.Dir == "" {
 		return c, errors.New("kafkatest Dir: required")
+	}
+	if c.Nodes == 0 {
+		c.Nodes = 1
+	}
+	for link, told := range c.Links {
+		if len(told) != c.Nodes {
+			return c, fmt.Errorf("kafkatest Links[%d]: %d addresses for %d nodes", link, len(told), c.Nodes)
+		}
 	}
 	if c.Libs == "" {
 		root, err := moduleRoot()
@@ -59,6 +70,9 @@ func (c Config) withDefaults() (Config, error) {
 	}
 	if c.Heap == "" {
 		c.Heap = "512m"
+		if c.Nodes > 1 {
+			c.Heap = "256m"
+		}
 	}
 	if c.StartTimeout == 0 {
 		c.StartTimeout = 90 * time.Second
@@ -85,9 +99,13 @@ func moduleRoot() (string, error) {
 
 // Broker is one broker process. Its methods may be called by any goroutine, one at a time.
 type Broker struct {
-	cfg    Config
-	addr   string   // of the clients' listener, the same over restarts
-	behind []string // of the listeners of cfg.Links
+	cfg     Config
+	id      int      // of the node, from 1
+	dir     string   // of this node
+	addr    string   // of the clients' listener, the same over restarts
+	control string   // of the controller's listener
+	voters  string   // the quorum of controllers
+	behind  []string // of the listeners of cfg.Links
 
 	mu   sync.Mutex
 	proc *process // nil: not running
@@ -95,32 +113,20 @@ type Broker struct {
 
 // Start formats Dir, starts a broker on free ports and returns when it serves. The caller stops it.
 func Start(ctx context.Context, cfg Config) (*Broker, error) {
-	cfg, err := cfg.withDefaults()
+	if cfg.Nodes > 1 {
+		return nil, fmt.Errorf("kafkatest Nodes: %d; StartCluster starts more than one", cfg.Nodes)
+	}
+	c, err := StartCluster(ctx, cfg)
 	if err != nil {
 		return nil, err
 	}
-	ports, err := freePorts(2 + len(cfg.Links))
-	if err != nil {
-		return nil, err
-	}
-	b := &Broker{cfg: cfg, addr: fmt.Sprintf("127.0.0.1:%d", ports[0])}
-	for _, port := range ports[2:] {
-		b.behind = append(b.behind, fmt.Sprintf("127.0.0.1:%d", port))
-	}
-	if err := b.writeFiles(ports[1]); err != nil {
-		return nil, err
-	}
-	format := b.java(ctx, "128m", "kafka.tools.StorageTool", "format", "-t", "c3RhdGVtZXNoLXRlc3QtMQ", "-c", b.path("server.properties"))
-	if out, err := format.CombinedOutput(); err != nil {
-		return nil, fmt.Errorf("kafkatest: format: %w: %s", err, out)
-	}
-	if err := b.Restart(ctx); err != nil {
-		return nil, err
-	}
-	return b, nil
+	return c.nodes[0], nil
 }
 
-// Brokers is what clients are configured with.
+// ID of the node, from 1.
+func (b *Broker) ID() int { return b.id }
+
+// Brokers is what clients of this one node are configured with.
 func (b *Broker) Brokers() []string { return []string{b.addr} }
 
 // Behind is where the listener of Config.Links[link] listens.
@@ -209,36 +215,55 @@ func (b *Broker) signal(sig syscall.Signal) error {
 	return syscall.Kill(b.proc.pid, sig)
 }
 
-func (b *Broker) path(name string) string { return filepath.Join(b.cfg.Dir, name) }
+func (b *Broker) path(name string) string { return filepath.Join(b.dir, name) }
+
+// format writes the configuration and makes the data directory.
+func (b *Broker) format(ctx context.Context) error {
+	if err := os.MkdirAll(b.dir, 0o755); err != nil {
+		return err
+	}
+	if err := b.writeFiles(); err != nil {
+		return err
+	}
+	cmd := b.java(ctx, "128m", "kafka.tools.StorageTool", "format", "-t", "c3RhdGVtZXNoLXRlc3QtMQ", "-c", b.path("server.properties"))
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("kafkatest: format node %d: %w: %s", b.id, err, out)
+	}
+	return nil
+}
 
 func (b *Broker) java(ctx context.Context, heap, class string, args ...string) *exec.Cmd {
 	flags := []string{"-Xmx" + heap, "-Dlog4j2.configurationFile=" + b.path("log4j2.yaml")}
 	if !b.cfg.Warm {
 		flags = append(flags, "-XX:TieredStopAtLevel=1")
 	}
+	if b.cfg.Nodes > 1 {
+		flags = append(flags, "-XX:+UseSerialGC") // several heaps share the processors
+	}
 	flags = append(flags, "-cp", filepath.Join(b.cfg.Libs, "*"), class)
 	cmd := exec.CommandContext(ctx, "java", append(flags, args...)...)
-	cmd.Dir = b.cfg.Dir
+	cmd.Dir = b.dir
 	return cmd
 }
 
-func (b *Broker) writeFiles(controller int) error {
-	listeners := []string{"PLAINTEXT://" + b.addr, fmt.Sprintf("CONTROLLER://127.0.0.1:%d", controller)}
+func (b *Broker) writeFiles() error {
+	listeners := []string{"PLAINTEXT://" + b.addr, "CONTROLLER://" + b.control}
 	advertised := []string{"PLAINTEXT://" + b.addr}
 	protocols := []string{"PLAINTEXT:PLAINTEXT", "CONTROLLER:PLAINTEXT"}
 	for i, told := range b.cfg.Links {
 		listeners = append(listeners, fmt.Sprintf("LINK%d://%s", i, b.behind[i]))
-		advertised = append(advertised, fmt.Sprintf("LINK%d://%s", i, told))
+		advertised = append(advertised, fmt.Sprintf("LINK%d://%s", i, told[b.id-1]))
 		protocols = append(protocols, fmt.Sprintf("LINK%d:PLAINTEXT", i))
 	}
-	own := map[string]string{
-		"node.id":                        "1",
+	own := b.cfg.replication()
+	maps.Copy(own, map[string]string{
+		"node.id":                        strconv.Itoa(b.id),
 		"listeners":                      strings.Join(listeners, ","),
 		"advertised.listeners":           strings.Join(advertised, ","),
 		"listener.security.protocol.map": strings.Join(protocols, ","),
-		"controller.quorum.voters":       fmt.Sprintf("1@127.0.0.1:%d", controller),
+		"controller.quorum.voters":       b.voters,
 		"log.dirs":                       b.path("data"),
-	}
+	})
 	maps.Copy(own, b.cfg.Properties)
 	base, err := files.ReadFile("server.properties")
 	if err != nil {
@@ -261,79 +286,4 @@ func (b *Broker) writeFiles(controller int) error {
 		os.WriteFile(b.path("server.properties"), props.Bytes(), 0o600),
 		os.WriteFile(b.path("log4j2.yaml"), log, 0o600),
 	)
-}
-
-// process is a started child and who waits for it.
-type process struct {
-	pid  int
-	done chan struct{} // closed when it has ended
-}
-
-// launch starts cmd. The kernel kills it when we die (see ownProcess), which goes by the thread that started it: that
-// thread stays, waiting for the child.
-func launch(cmd *exec.Cmd) (*process, error) {
-	p := &process{done: make(chan struct{})}
-	started := make(chan error)
-	go func() {
-		runtime.LockOSThread()
-		defer runtime.UnlockOSThread()
-		defer close(p.done)
-		cmd.SysProcAttr = ownProcess()
-		err := cmd.Start()
-		if err == nil {
-			p.pid = cmd.Process.Pid
-		}
-		started <- err
-		if err == nil {
-			_ = cmd.Wait() // how a broker ends is its log's matter
-		}
-	}()
-	return p, <-started
-}
-
-// serves returns when something listens at addr, or with an error when the process or ctx ends before.
-func (p *process) serves(ctx context.Context, addr string) error {
-	tick := time.NewTicker(50 * time.Millisecond)
-	defer tick.Stop()
-	var dialer net.Dialer
-	for {
-		if conn, err := dialer.DialContext(ctx, "tcp", addr); err == nil {
-			return conn.Close()
-		}
-		select {
-		case <-tick.C:
-		case <-p.done:
-			return errors.New("the process ended")
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-	}
-}
-
-// end signals the process and waits until it is gone.
-func (p *process) end(sig syscall.Signal) {
-	_ = syscall.Kill(p.pid, syscall.SIGCONT) // a paused one hears nothing
-	_ = syscall.Kill(p.pid, sig)
-	t := time.NewTimer(30 * time.Second)
-	defer t.Stop()
-	select {
-	case <-p.done:
-	case <-t.C:
-		_ = syscall.Kill(p.pid, syscall.SIGKILL)
-		<-p.done
-	}
-}
-
-// freePorts asks the kernel for ports that nobody listens on.
-func freePorts(n int) ([]int, error) {
-	ports := make([]int, n)
-	for i := range ports {
-		l, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // it listens at once or not at all
-		if err != nil {
-			return nil, err
-		}
-		defer func() { _ = l.Close() }()
-		ports[i] = l.Addr().(*net.TCPAddr).Port
-	}
-	return ports, nil
 }

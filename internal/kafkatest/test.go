@@ -15,20 +15,32 @@ func Run(tb testing.TB, properties map[string]string) *Broker {
 // RunConfig is Run with every choice; Dir defaults to one of the test's.
 func RunConfig(tb testing.TB, cfg Config) *Broker {
 	tb.Helper()
+	if cfg.Nodes > 1 {
+		tb.Fatalf("kafkatest Nodes: %d; RunCluster runs more than one", cfg.Nodes)
+	}
+	return RunCluster(tb, cfg).nodes[0]
+}
+
+// RunCluster is RunConfig for Config.Nodes of them.
+func RunCluster(tb testing.TB, cfg Config) *Cluster {
+	tb.Helper()
 	if cfg.Dir == "" {
 		cfg.Dir = tb.TempDir()
 	}
-	b, err := Start(tb.Context(), cfg)
+	c, err := StartCluster(tb.Context(), cfg)
 	if err != nil {
 		tb.Fatal(err)
 	}
 	tb.Cleanup(func() {
-		b.Stop()
-		if tb.Failed() {
-			tb.Logf("end of the broker's log:\n%s", b.LogTail(8192))
+		c.Stop()
+		if !tb.Failed() {
+			return
+		}
+		for _, b := range c.nodes {
+			tb.Logf("end of the log of node %d:\n%s", b.id, b.LogTail(8192))
 		}
 	})
-	return b
+	return c
 }
 
 // MustRestart is Restart for tests.

@@ -30,7 +30,8 @@ import (
 var (
 	length    = flag.Duration("chaos.for", time.Minute, "how long faults are made")
 	seed      = flag.Uint64("chaos.seed", 0, "seed of the schedule of faults; 0 takes a new one")
-	brokerToo = flag.Bool("chaos.broker", true, "kill and pause the broker too")
+	nodes     = flag.Int("chaos.nodes", 3, "brokers of the cluster")
+	brokerToo = flag.Bool("chaos.broker", true, "kill and pause the brokers too")
 	standbys  = flag.Int("chaos.standbys", 1, "standbys of each task")
 	rate      = flag.Int("chaos.rate", 400, "records per second")
 	outDir    = flag.String("chaos.out", "", "directory for history, report and picture; empty: one that is removed if all is right")
@@ -39,7 +40,7 @@ var (
 // size of the fleet, the spare apart.
 const size = 3
 
-// TestChaosCountsExactly runs one schedule to its end. A broker that breaks its own promise on the way (see void) ends a
+// TestChaosCountsExactly runs one schedule to its end. A cluster that breaks its own promise on the way (see void) ends a
 // run without a verdict; the next seed is taken then.
 func TestChaosCountsExactly(t *testing.T) {
 	first := *seed
@@ -66,25 +67,30 @@ func run(t *testing.T, seed uint64) {
 	rng := rand.New(rand.NewPCG(seed, 1))
 
 	var fleet []*instance
-	var endpoints, links []string
+	var endpoints []string
+	var links [][]string
 	binary := build(ctx, t)
 	config := filepath.Join(t.TempDir(), "mesh.yaml")
 	for n := range size + 1 {
 		i := newInstance(t, n, binary, config)
-		fleet, links = append(fleet, i), append(links, i.link.addr)
+		fleet, links = append(fleet, i), append(links, i.brokers())
 		if n < size {
 			endpoints = append(endpoints, i.endpoint)
 		}
 	}
-	broker := kafkatest.RunConfig(t, kafkatest.Config{Links: links, Properties: map[string]string{
-		"broker.session.timeout.ms": "12000", // above the longest pause: see void
-	}})
-	makeTopic(ctx, t, broker.Brokers())
-	if err := os.WriteFile(config, fmt.Appendf(nil, mesh, strings.Join(broker.Brokers(), ","), *standbys), 0o644); err != nil {
+	cfg := kafkatest.Config{Nodes: *nodes, Links: links}
+	if *nodes == 1 {
+		cfg.Properties = map[string]string{"broker.session.timeout.ms": "12000"} // above the longest pause: see void
+	}
+	cluster := kafkatest.RunCluster(t, cfg)
+	makeTopic(ctx, t, cluster.Brokers())
+	if err := os.WriteFile(config, fmt.Appendf(nil, mesh, strings.Join(cluster.Brokers(), ","), *standbys), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	for n, i := range fleet {
-		i.link.run(t, broker.Behind(n))
+		for b, l := range i.links {
+			l.run(t, cluster.Nodes()[b].Behind(n))
+		}
 		i.front.run(t, i.listen)
 		if n < size {
 			if err := i.start(); err != nil {
@@ -107,9 +113,9 @@ func run(t *testing.T, seed uint64) {
 
 	rec, file := record(t, seed)
 	w := newTraffic(rec, c, endpoints)
-	traffic(ctx, t, w, rng, seed, fleet, broker)
-	settle(ctx, t, w, fleet, broker)
-	checkLogs(ctx, t, w, broker.Brokers())
+	traffic(ctx, t, w, rng, seed, fleet, cluster)
+	settle(ctx, t, w, fleet, cluster)
+	checkLogs(ctx, t, w, cluster.Brokers())
 	judge(t, rec, file)
 	for _, i := range fleet {
 		t.Logf("%s: %d memberships lost, %d copies rebuilt", i, i.logged("membership lost, joining anew"), i.logged("local copy dropped"))
@@ -117,7 +123,7 @@ func run(t *testing.T, seed uint64) {
 }
 
 // traffic writes and reads while faults are made, and until everything written is acknowledged.
-func traffic(ctx context.Context, t *testing.T, w *traffics, rng *rand.Rand, seed uint64, fleet []*instance, broker *kafkatest.Broker) {
+func traffic(ctx context.Context, t *testing.T, w *traffics, rng *rand.Rand, seed uint64, fleet []*instance, cluster *kafkatest.Cluster) {
 	t.Helper()
 	work, stop := context.WithCancel(ctx)
 	defer stop()
@@ -125,13 +131,13 @@ func traffic(ctx context.Context, t *testing.T, w *traffics, rng *rand.Rand, see
 	defer wg.Wait() // also when the faults end the test
 	defer stop()
 	var produced error
-	wg.Go(func() { produced = w.produce(work, broker.Brokers(), *rate, rand.New(rand.NewPCG(seed, 2))) })
+	wg.Go(func() { produced = w.produce(work, cluster.Brokers(), *rate, rand.New(rand.NewPCG(seed, 2))) })
 	for n, next := range w.readers() {
 		wg.Go(func() { w.read(work, next, rand.New(rand.NewPCG(seed, uint64(10+n)))) })
 	}
 	wg.Go(func() { w.scan(work, rand.New(rand.NewPCG(seed, 3))) })
 	wg.Go(func() { _ = w.c.Run(work) }) // ends with work
-	havoc(ctx, t, rng, w.rec, fleet, broker)
+	havoc(ctx, t, rng, w.rec, fleet, cluster)
 	stop()
 	wg.Wait()
 	if produced != nil {
@@ -155,7 +161,7 @@ func record(t *testing.T, seed uint64) (*history.Recorder, string) {
 	if err := os.RemoveAll(file); err != nil { // of an earlier run of this schedule
 		t.Fatal(err)
 	}
-	rec, err := history.Create(file, history.Options{Seed: seed, Note: fmt.Sprintf("make chaos: %d instances and a spare, %d standbys", size, *standbys)})
+	rec, err := history.Create(file, history.Options{Seed: seed, Note: fmt.Sprintf("make chaos: %d instances and a spare, %d standbys, %d brokers", size, *standbys, *nodes)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -163,8 +169,8 @@ func record(t *testing.T, seed uint64) (*history.Recorder, string) {
 		_ = rec.Close()
 		switch {
 		case t.Failed():
-			t.Logf("judge it again: statemesh check %s\nrepeat the schedule: make chaos CHAOS=%s CHAOS_SEED=%d CHAOS_STANDBYS=%d CHAOS_BROKER=%v",
-				file, *length, seed, *standbys, *brokerToo)
+			t.Logf("judge it again: statemesh check %s\nrepeat the schedule: make chaos CHAOS=%s CHAOS_SEED=%d CHAOS_STANDBYS=%d CHAOS_NODES=%d CHAOS_BROKER=%v",
+				file, *length, seed, *standbys, *nodes, *brokerToo)
 		case *outDir == "":
 			_ = os.RemoveAll(dir)
 		}
@@ -245,7 +251,7 @@ func serving(ctx context.Context, t *testing.T, c *client.Client, fleet []*insta
 }
 
 // settle waits until every instance shows every row as it should be, and records what it shows.
-func settle(ctx context.Context, t *testing.T, w *traffics, fleet []*instance, broker *kafkatest.Broker) {
+func settle(ctx context.Context, t *testing.T, w *traffics, fleet []*instance, cluster *kafkatest.Cluster) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(ctx, 3*time.Minute)
 	defer cancel()
@@ -264,7 +270,7 @@ func settle(ctx context.Context, t *testing.T, w *traffics, fleet []*instance, b
 			for _, i := range fleet {
 				t.Logf("%s ended by itself: %v", i, i.died())
 			}
-			void(t, broker)
+			void(t, cluster)
 			for _, r := range rows {
 				w.rec.Final(r)
 			}
@@ -307,7 +313,7 @@ func makeTopic(ctx context.Context, t *testing.T, brokers []string) {
 		t.Fatal(err)
 	}
 	defer cl.Close()
-	resp, err := kadm.NewClient(cl).CreateTopic(ctx, 6, 1, nil, topic)
+	resp, err := kadm.NewClient(cl).CreateTopic(ctx, 6, -1, nil, topic)
 	if err = errors.Join(err, resp.Err); err != nil {
 		t.Fatal(err)
 	}

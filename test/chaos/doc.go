@@ -1,7 +1,7 @@
 // Package chaos runs a fleet of real processes on a real Kafka and makes faults under a schedule that a seed fixes: kills of one,
 // two or all, orderly ends, a rolling restart, an instance that gives everything away and takes it back, a spare instance that comes and goes, pauses past the session, lost and restored
-// disks, kills and pauses of the broker, and links that are silent, deaf, mute, slow, black-holed or refuse: those between an
-// instance and the broker, and those from peers and clients to an instance. Meanwhile a writer numbers its records, and readers
+// disks, kills, restarts and pauses of one of three brokers, and links that are silent, deaf, mute, slow, black-holed or refuse:
+// those between an instance and all brokers or one, and those from peers and clients to an instance. Meanwhile a writer numbers its records, and readers
 // of every sort record every answer; package history judges them. It is the lane `make chaos`; its test needs the build tag
 // chaos.
 //

@@ -26,8 +26,8 @@ type instance struct {
 	dir      string
 	listen   string // where it listens; peers and clients dial endpoint, which leads there
 	endpoint string
-	front    *link // from peers and clients
-	link     *link // to the broker
+	front    *link   // from peers and clients
+	links    []*link // to the brokers, one each
 
 	mu     sync.Mutex
 	cmd    *exec.Cmd
@@ -42,7 +42,11 @@ func newInstance(t *testing.T, number int, binary, config string) *instance {
 		t.Fatal(err)
 	}
 	front := newLink(t)
-	return &instance{number: number, binary: binary, config: config, dir: dir, listen: freeAddr(t), endpoint: front.addr, front: front, link: newLink(t)}
+	i := &instance{number: number, binary: binary, config: config, dir: dir, listen: freeAddr(t), endpoint: front.addr, front: front}
+	for range *nodes {
+		i.links = append(i.links, newLink(t))
+	}
+	return i
 }
 
 // freeAddr is an address that was free a moment ago; an instance must come back at the same one.
@@ -57,6 +61,15 @@ func freeAddr(t *testing.T) string {
 }
 
 func (i *instance) String() string { return fmt.Sprintf("instance %d", i.number) }
+
+// brokers are the addresses at which the instance knows the brokers.
+func (i *instance) brokers() []string {
+	var all []string
+	for _, l := range i.links {
+		all = append(all, l.addr)
+	}
+	return all
+}
 
 // state is the state directory.
 func (i *instance) state() string { return filepath.Join(i.dir, "state") }
@@ -85,7 +98,7 @@ func (i *instance) start() error {
 		return err
 	}
 	cmd := exec.Command(i.binary, "serve", "-c", i.config,
-		"--set", "bootstrap.servers="+i.link.addr, "--set", "state.dir="+i.state(), "--set", "listen="+i.listen, "--set", "application.server="+i.endpoint)
+		"--set", "bootstrap.servers="+strings.Join(i.brokers(), ","), "--set", "state.dir="+i.state(), "--set", "listen="+i.listen, "--set", "application.server="+i.endpoint)
 	cmd.Stdout, cmd.Stderr = log, log
 	if err := cmd.Start(); err != nil {
 		return errors.Join(err, log.Close())

@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -17,12 +17,16 @@ import (
 )
 
 // havoc makes faults for as long as the flag says, then mends everything.
-func havoc(ctx context.Context, t *testing.T, rng *rand.Rand, rec *history.Recorder, fleet []*instance, broker *kafkatest.Broker) {
+func havoc(ctx context.Context, t *testing.T, rng *rand.Rand, rec *history.Recorder, fleet []*instance, cluster *kafkatest.Cluster) {
 	t.Helper()
-	h := &faults{t: t, ctx: ctx, rng: rng, rec: rec, fleet: fleet, broker: broker, begin: time.Now()}
+	h := &faults{t: t, ctx: ctx, rng: rng, rec: rec, fleet: fleet, cluster: cluster, begin: time.Now()}
+	defer h.aside.Wait()    // also when a fault ends the test
 	h.wait(5 * time.Second) // something is there to lose
 	all := h.ofInstances()
-	if *brokerToo {
+	switch {
+	case *brokerToo && *nodes > 1:
+		all = append(all, h.ofNodes()...)
+	case *brokerToo:
 		all = append(all, h.ofBroker()...)
 	}
 	sum := 0
@@ -39,24 +43,29 @@ func havoc(ctx context.Context, t *testing.T, rng *rand.Rand, rec *history.Recor
 		}
 		for _, i := range fleet {
 			if i.died() {
-				void(t, broker)
+				void(t, cluster)
 				t.Errorf("%s: %s ended by itself:\n%s", time.Now().Format("15:04:05.000"), i, i.tail())
 				restart(t, i)
 			}
 		}
 		h.wait(h.upTo(500, 3500))
 	}
+	if *nodes > 1 {
+		h.inSync()
+	}
 }
 
-// faults is what can be done to a fleet and its broker.
+// faults is what can be done to a fleet and its brokers.
 type faults struct {
-	t      *testing.T
-	ctx    context.Context //nolint:containedctx // of the test
-	rng    *rand.Rand
-	rec    *history.Recorder
-	fleet  []*instance // the last one is a spare, which runs at times
-	broker *kafkatest.Broker
-	begin  time.Time
+	t       *testing.T
+	ctx     context.Context //nolint:containedctx // of the test
+	rng     *rand.Rand
+	rec     *history.Recorder
+	fleet   []*instance // the last one is a spare, which runs at times
+	cluster *kafkatest.Cluster
+	begin   time.Time
+
+	aside sync.WaitGroup // a node that is away while other faults are made
 }
 
 type fault struct {
@@ -75,31 +84,10 @@ func (h *faults) ofInstances() []fault {
 		{5, h.handOver},
 		{8, func(*instance) { h.scale() }},
 		{14, h.pause},
-		{12, func(i *instance) { h.cut("to the broker", i, i.link) }},
-		{12, func(i *instance) { h.cut("from peers and clients", i, i.front) }},
+		{12, func(i *instance) { h.cut("to the broker", i.String(), i.links...) }},
+		{12, func(i *instance) { h.cut("from peers and clients", i.String(), i.front) }},
 		{6, h.empty},
 		{5, h.recall},
-	}
-}
-
-// ofBroker are the faults of a single broker, which at times leave a transaction without markers for good: see void.
-func (h *faults) ofBroker() []fault {
-	return []fault{
-		{4, func(*instance) {
-			defer h.fault("broker kill", "broker", "")()
-			h.broker.Kill()
-			h.broker.MustRestart(h.t)
-			void(h.t, h.broker)
-		}},
-		{2, func(*instance) {
-			d := h.upTo(500, 8000)
-			defer h.fault("broker pause", "broker", "for %s", d)()
-			h.must(h.broker.Pause())
-			h.wait(d)
-			h.must(h.broker.Resume())
-			h.wait(time.Second) // its controller looks around
-			void(h.t, h.broker)
-		}},
 	}
 }
 
@@ -206,14 +194,18 @@ func (h *faults) pause(i *instance) {
 	i.signal(syscall.SIGCONT)
 }
 
-// cut breaks one of the two links of an instance.
-func (h *faults) cut(which string, i *instance, l *link) {
+// cut breaks links of an instance, in the same way.
+func (h *faults) cut(which, target string, links ...*link) {
 	c := cut(1 + h.rng.IntN(int(cuts)-1))
 	d := h.upTo(100, 11000)
-	defer h.fault("link "+which, i.String(), "%s for %s", c, d)()
-	l.become(c)
+	defer h.fault("link "+which, target, "%s for %s", c, d)()
+	for _, l := range links {
+		l.become(c)
+	}
 	h.wait(d)
-	l.become(whole)
+	for _, l := range links {
+		l.become(whole)
+	}
 }
 
 // empty takes the state directory away: a new disk.
@@ -236,18 +228,6 @@ func (h *faults) must(err error) {
 	h.t.Helper()
 	if err != nil {
 		h.t.Fatal(err)
-	}
-}
-
-// void ends a run in which the broker has broken its own promise: a single node that decides the end of a transaction while its
-// partitions have no leader takes them for deleted and never writes the markers (seen with Kafka 4.4.0). The transaction then
-// hangs in its partitions for good, and nothing that is built on it can go on. It happens after a kill between the decision and
-// the markers, and after a pause that is longer than the broker's session at its own controller.
-func void(t *testing.T, broker *kafkatest.Broker) {
-	t.Helper()
-	const skipped = "these partitions are likely deleted already and hence can be skipped"
-	if strings.Contains(broker.LogTail(8<<20), skipped) {
-		t.Skipf("the broker has dropped the markers of a decided transaction: this run proves nothing from here on")
 	}
 }
 
