@@ -42,7 +42,7 @@ func (h *handler) Begin(ctx context.Context, log changes.Log) (changes.Position,
 		return changes.Position{}, err
 	}
 	caughtUp := asked.Add(-at.Age)
-	if at.Next == log.End {
+	if at.Next >= log.End {
 		caughtUp = log.Asked
 	}
 	s.mu.Lock()

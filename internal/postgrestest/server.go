@@ -74,21 +74,6 @@ func Start(ctx context.Context, settings ...string) (*Server, error) {
 	return s, nil
 }
 
-func (s *Server) init(ctx context.Context) error {
-	if err := give(s.dir); err != nil {
-		return fmt.Errorf("postgrestest: %w", err)
-	}
-	var err error
-	if s.port, err = freePort(); err != nil {
-		return err
-	}
-	cmd := s.command(ctx, "initdb", "-D", s.data(), "-A", "trust", "-U", "postgres", "-E", "UTF8", "--locale=C", "--no-sync")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("postgrestest: initdb: %w: %s", err, out)
-	}
-	return s.Restart(ctx)
-}
-
 // URL connects as the superuser to the database postgres.
 func (s *Server) URL() string {
 	return fmt.Sprintf("postgres://postgres@%s/postgres?sslmode=disable", s.Addr())
@@ -121,6 +106,47 @@ func (s *Server) Restart(ctx context.Context) error {
 			return fmt.Errorf("postgrestest: start: %w; end of its log:\n%s", err, s.LogTail(4096))
 		}
 	}
+}
+
+// Stop ends the server in order, its transactions rolled back. Stopping one that does not run does nothing.
+func (s *Server) Stop() { s.end(syscall.SIGINT) }
+
+// Kill ends the server and its processes at once (SIGKILL).
+func (s *Server) Kill() { s.end(syscall.SIGKILL) }
+
+// Close stops the server and removes its directory.
+func (s *Server) Close() error {
+	s.Stop()
+	return os.RemoveAll(s.dir)
+}
+
+// LogTail is the end of the server's log, at most n bytes.
+func (s *Server) LogTail(n int64) string {
+	f, err := os.Open(filepath.Join(s.dir, "log"))
+	if err != nil {
+		return err.Error()
+	}
+	defer func() { _ = f.Close() }()
+	if st, err := f.Stat(); err == nil && st.Size() > n {
+		_, _ = f.Seek(-n, io.SeekEnd)
+	}
+	tail, _ := io.ReadAll(f)
+	return string(tail)
+}
+
+func (s *Server) init(ctx context.Context) error {
+	if err := give(s.dir); err != nil {
+		return fmt.Errorf("postgrestest: %w", err)
+	}
+	var err error
+	if s.port, err = freePort(); err != nil {
+		return err
+	}
+	cmd := s.command(ctx, "initdb", "-D", s.data(), "-A", "trust", "-U", "postgres", "-E", "UTF8", "--locale=C", "--no-sync")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("postgrestest: initdb: %w: %s", err, out)
+	}
+	return s.Restart(ctx)
 }
 
 // launch starts the process, which outlives this call.
@@ -165,12 +191,6 @@ func (s *Server) serves(ctx context.Context, p *process) error {
 	}
 }
 
-// Stop ends the server in order, its transactions rolled back. Stopping one that does not run does nothing.
-func (s *Server) Stop() { s.end(syscall.SIGINT) }
-
-// Kill ends the server and its processes at once (SIGKILL).
-func (s *Server) Kill() { s.end(syscall.SIGKILL) }
-
 func (s *Server) end(sig syscall.Signal) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -186,26 +206,6 @@ func (s *Server) end(sig syscall.Signal) {
 	for _, pid := range workers {
 		_ = syscall.Kill(pid, sig)
 	}
-}
-
-// Close stops the server and removes its directory.
-func (s *Server) Close() error {
-	s.Stop()
-	return os.RemoveAll(s.dir)
-}
-
-// LogTail is the end of the server's log, at most n bytes.
-func (s *Server) LogTail(n int64) string {
-	f, err := os.Open(filepath.Join(s.dir, "log"))
-	if err != nil {
-		return err.Error()
-	}
-	defer func() { _ = f.Close() }()
-	if st, err := f.Stat(); err == nil && st.Size() > n {
-		_, _ = f.Seek(-n, io.SeekEnd)
-	}
-	tail, _ := io.ReadAll(f)
-	return string(tail)
 }
 
 func (s *Server) data() string { return filepath.Join(s.dir, "data") }

@@ -283,6 +283,32 @@ func TestOutOfRange(t *testing.T) {
 	}
 }
 
+// TestMovedBeyondTheEnd: an offset that another member moves while the log is looked at is no log that was cut; one beyond an end that is
+// asked for after it is.
+func TestMovedBeyondTheEnd(t *testing.T) {
+	b, l := newBroker(t, 1), newLedger()
+	b.write(kgo.TryCommit, 0, "a")
+	l.begin = func(log Log) error {
+		if l.begins == 1 {
+			b.write(kgo.TryCommit, 0, "b", "c") // 2, 3, marker 4
+			l.next[0], l.epochs[0] = log.End+1, -1
+		}
+		return nil
+	}
+	r := start(t, b.config(), l)
+	l.until(t, func() bool { return l.next[0] == 5 })
+	r.stop(t)
+	if want := []string{"3:c"}; !slices.Equal(l.values[0], want) {
+		t.Errorf("%v, want %v", l.values[0], want)
+	}
+	l.next[0] = 7
+	r = start(t, b.config(), l)
+	<-r.done
+	if cut, ok := errors.AsType[*CutError](r.err); !ok || cut.Read != 7 || cut.Valid != 5 {
+		t.Errorf("%v, want a log that was cut", r.err)
+	}
+}
+
 // TestErrorsEnd: what the handler does not take ends Run with its error.
 func TestErrorsEnd(t *testing.T) {
 	boom := errors.New("boom")

@@ -130,7 +130,8 @@ type Batch struct {
 // the other. They return soon after their context has ended: a partition that is given to another member waits for that. Any error that
 // they return while it has not ends Run with it.
 type Handler interface {
-	// Begin says where a partition stands.
+	// Begin says where a partition stands. That may be behind log.End, when somebody else moves it; behind an end that is asked for after that it
+	// is a [*CutError].
 	Begin(ctx context.Context, log Log) (Position, error)
 	// Apply takes a batch, and returns where the partition stands after it: b.Next when all of it is applied. Anything else means
 	// that somebody else moved it, and that nothing of the batch was applied: the partition is begun again.

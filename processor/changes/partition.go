@@ -44,7 +44,7 @@ type partition struct {
 	records []Record
 }
 
-// run begins the partition, and again each time that it must be.
+// run begins the partition, and again each time that it must be. It returns with an error, if only that of ctx.
 func (p *partition) run(ctx context.Context) error {
 	for {
 		log, err := p.r.describe(ctx, p.id)
@@ -55,6 +55,9 @@ func (p *partition) run(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+		if err := p.within(ctx, pos, log); err != nil {
+			return err
+		}
 		p.from, p.read, p.epoch = pos.Next, max(pos.Next, log.Start), pos.Epoch
 		if err := p.move(ctx); err != nil {
 			return err
@@ -63,6 +66,19 @@ func (p *partition) run(ctx context.Context) error {
 			return err
 		}
 	}
+}
+
+// within sees to it that the log has what the handler has read of it. Somebody else may have moved the offset since the log was described: only
+// an end that was asked for after the offset proves anything.
+func (p *partition) within(ctx context.Context, pos Position, log Log) error {
+	if pos.Next <= log.End {
+		return nil
+	}
+	log, err := p.r.describe(ctx, p.id)
+	if err == nil && pos.Next > log.End {
+		err = &CutError{Topic: log.Topic, Partition: log.Partition, Read: pos.Next, Valid: log.End}
+	}
+	return err
 }
 
 // move has the loop fetch from where the partition stands, and waits until it does.

@@ -22,6 +22,8 @@ type reader struct {
 	client  *kgo.Client
 	admin   *kadm.Client
 	ended   context.Context //nolint:containedctx // a constant: a context that has ended
+	// made is closed when client and admin are there: the client joins the group before whoever makes it has it.
+	made chan struct{}
 	// fail ends Run with an error.
 	fail context.CancelCauseFunc
 	// room is signalled when the loop, which waits for it, may go on.
@@ -47,7 +49,10 @@ func Run(ctx context.Context, cfg Config, h Handler) error {
 	defer fail(nil)
 	ended, cancel := context.WithCancel(ctx)
 	cancel()
-	r := &reader{cfg: cfg.withDefaults(), handler: h, ended: ended, fail: fail, room: make(chan struct{}, 1), parts: make(map[int32]*partition)}
+	r := &reader{
+		cfg: cfg.withDefaults(), handler: h, ended: ended, fail: fail, room: make(chan struct{}, 1),
+		made: make(chan struct{}), parts: make(map[int32]*partition),
+	}
 	opts, err := r.cfg.Kafka.Member(kafka.Thread{
 		Group: r.cfg.Group, Balancer: kgo.CooperativeStickyBalancer(), Topics: []string{r.cfg.Topic},
 		SessionTimeout: r.cfg.SessionTimeout, RebalanceTimeout: r.cfg.RebalanceTimeout,
@@ -59,6 +64,7 @@ func Run(ctx context.Context, cfg Config, h Handler) error {
 		return fmt.Errorf("changes of %s: %w", r.cfg.Topic, err)
 	}
 	r.admin = kadm.NewClient(r.client)
+	close(r.made)
 	var surveys sync.WaitGroup
 	surveys.Go(func() { r.survey(reading) })
 	r.loop(reading)
@@ -77,6 +83,7 @@ func (r *reader) callbacks(ctx context.Context) []kgo.Opt {
 	return []kgo.Opt{
 		kgo.OnPartitionsAssigned(func(_ context.Context, cl *kgo.Client, added map[string][]int32) {
 			cl.PauseFetchPartitions(added) // until the handler has said where to begin
+			<-r.made
 			for _, id := range added[r.cfg.Topic] {
 				r.add(ctx, id)
 			}
@@ -107,7 +114,7 @@ func (r *reader) add(ctx context.Context, id int32) {
 	r.parts[id] = p
 	go func() {
 		defer close(p.done)
-		if err := p.run(ctx); err != nil && ctx.Err() == nil {
+		if err := p.run(ctx); ctx.Err() == nil {
 			r.fail(err)
 		}
 	}()
@@ -205,7 +212,7 @@ func (r *reader) poll(ctx context.Context) kgo.Fetches {
 	r.cancel = nil
 	r.mu.Unlock()
 	if len(fetches) == 0 {
-		r.client.PollRecords(r.ended, 1) // takes no records, and blocks rebalances as a poll that brings nothing does not
+		r.holdOff()
 	}
 	if fetches.NumRecords() == 0 {
 		// A fetch loop that starts while offsets are set twice may miss its wake-up (franz-go v1.22.3, see processor's member).
@@ -213,6 +220,9 @@ func (r *reader) poll(ctx context.Context) kgo.Fetches {
 	}
 	return fetches
 }
+
+// holdOff blocks rebalances, as a poll does that brings something, and takes no records: the poll's context has ended.
+func (r *reader) holdOff() { r.client.PollRecords(r.ended, 1) }
 
 // wakeLoop has the loop look around. r.mu is held.
 func (r *reader) wakeLoop() {

@@ -135,7 +135,7 @@ func TestKills(t *testing.T) {
 	for _, kind := range kinds {
 		t.Run(string(kind), func(t *testing.T) {
 			w := newWorld(t, newFake(t, 3), 3, rand.Uint64())
-			w.kills(t, kind, 4)
+			w.kills(t, kind, 8)
 		})
 	}
 }

@@ -46,8 +46,14 @@ func apply(tb testing.TB, target *Target, from, next int64, policy sink.Policy, 
 // TestTypes: values of every type, and null of every type, come back as they were, as far as PostgreSQL can hold them.
 func TestTypes(t *testing.T) {
 	schema := sink.Schema{Keys: oneKey, Columns: []sink.Column{
-		{Name: "s", Type: expr.String}, {Name: "i", Type: expr.Int}, {Name: "d", Type: expr.Double}, {Name: "b", Type: expr.Bool},
-		{Name: "y", Type: expr.Bytes}, {Name: "t", Type: expr.Timestamp}, {Name: "u", Type: expr.Duration}, {Name: "j", Type: expr.JSON},
+		{Name: "s", Type: expr.String},
+		{Name: "i", Type: expr.Int},
+		{Name: "d", Type: expr.Double},
+		{Name: "b", Type: expr.Bool},
+		{Name: "y", Type: expr.Bytes},
+		{Name: "t", Type: expr.Timestamp},
+		{Name: "u", Type: expr.Duration},
+		{Name: "j", Type: expr.JSON},
 	}}
 	target, db, name := opened(t, schema)
 	at := time.Date(2026, 1, 2, 3, 4, 5, 678_901_234, time.UTC)

@@ -28,27 +28,25 @@ import (
 	"github.com/statemesh/statemesh/sink"
 )
 
-// shared is the server of all tests but those that kill one; nil when none is installed, which sharedErr says.
+// shared is the server of all tests but those that kill one; nil when none is installed, which errShared says.
 var (
 	shared    *postgrestest.Server
-	sharedErr error
+	errShared error
 )
 
 func TestMain(m *testing.M) {
-	os.Exit(func() int {
-		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
-		defer cancel()
-		if shared, sharedErr = postgrestest.Start(ctx); sharedErr == nil {
-			defer func() { _ = shared.Close() }()
-		}
-		return m.Run()
-	}())
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	defer cancel()
+	if shared, errShared = postgrestest.Start(ctx); errShared == nil {
+		defer func() { _ = shared.Close() }()
+	}
+	m.Run()
 }
 
 // server is the shared one, or the end of the test.
 func server(tb testing.TB) *postgrestest.Server {
 	tb.Helper()
-	postgrestest.Need(tb, sharedErr)
+	postgrestest.Need(tb, errShared)
 	return shared
 }
 
