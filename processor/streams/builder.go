@@ -38,8 +38,8 @@ type Warning struct {
 
 func (w Warning) String() string { return w.Node + ": " + w.Text }
 
-// Warnings lists what works and will hurt later, in the order of the operators: stores and internal topics that are named by the position
-// of their operator.
+// Warnings lists what works and will hurt later, in the order of the operators: stores, buffers and internal topics that are named by the
+// position of their operator.
 func (b *Builder) Warnings() []Warning { return slices.Clone(b.warnings) }
 
 // graphNode is a node of the topology as the builder knows it: what optimisations look at, and how it is written.

@@ -118,6 +118,8 @@ func (j *foreignJoin[K, L, F, R, W]) build(operation string, opts []Option) *Tab
 	k := keepIdle(b, n.result, store.Name(n.stored), j.l.keys, valuesOf(b, n.result, o, natural[W]()), o)
 	if o.store != "" {
 		k.require()
+	} else {
+		k.unnamed = "give it a name with As"
 	}
 	out := newOutlet[Change[K, W]]()
 	result := b.put(&graphNode{name: n.result, parents: []*graphNode{resolve, here}, add: func(t *processor.Topology, parents ...string) {

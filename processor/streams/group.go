@@ -12,15 +12,19 @@ type Grouped[K, V any] struct {
 	s *Stream[K, V]
 	// named names the repartition topic; empty: the aggregation's store does.
 	named string
+	// repartitioned is the stream behind the topic of that name, once an aggregation has needed it: all of the grouping share it.
+	repartitioned *Stream[K, V]
 }
 
-// GroupByKey groups a stream by its keys (upstream's KStream.groupByKey). Named names the repartition topic, if one is needed.
+// GroupByKey groups a stream by its keys (upstream's KStream.groupByKey). Named names the repartition topic, if one is needed: all aggregations of
+// the grouping share it then.
 func GroupByKey[K, V any](s *Stream[K, V], opts ...Option) *Grouped[K, V] {
 	o := s.b.read("GroupByKey", opts)
 	return &Grouped[K, V]{s: s, named: o.named}
 }
 
-// GroupBy groups a stream by what f makes of each record (upstream's KStream.groupBy). It repartitions. Named names the repartition topic.
+// GroupBy groups a stream by what f makes of each record (upstream's KStream.groupBy). It repartitions. Named names the repartition
+// topic, which all aggregations of the grouping share then.
 func GroupBy[K, V, L any](s *Stream[K, V], f func(k K, v V) L, opts ...Option) *Grouped[L, V] {
 	o := s.b.read("GroupBy", opts)
 	d := derive(s, s.b.name("KSTREAM-KEY-SELECT-"), selectKey[K, V](f))
@@ -38,11 +42,15 @@ func (g *Grouped[K, V]) partitioned(name store.Name) *Stream[K, V] {
 	if !g.s.rekeyed {
 		return g.s
 	}
-	topic := g.named
-	if topic == "" {
-		topic = string(name)
+	switch {
+	case g.named == "":
+		return g.s.through(string(name), options{})
+	case g.repartitioned == nil:
+		g.repartitioned = g.s.through(g.named, options{})
+	default:
+		g.s.b.skip(3) // as if it were made again, as upstream does
 	}
-	return g.s.through(topic, options{})
+	return g.repartitioned
 }
 
 // admit drops and counts a record that an aggregation does not take.

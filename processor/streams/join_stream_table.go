@@ -48,6 +48,9 @@ func joinTable[K, V, R, W any](operation string, s *Stream[K, V], t *Table[K, R]
 		w.keys, w.values = s.keys, s.values
 		w.check(b, node, t.view.versioned, t.view.history)
 		op, buffered = w.operator, []store.Spec{w.spec}
+		if o.named == "" {
+			b.warn(string(w.spec.Name), "the buffer of JoinGrace is named by position; give the join a name with Named")
+		}
 	}
 	out := newOutlet[Record[K, W]]()
 	n := b.put(&graphNode{

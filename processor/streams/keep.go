@@ -18,6 +18,8 @@ type kept[K, V any] struct {
 	old    bool
 	// idle: nobody needs the store so far, and there is none.
 	idle bool
+	// unnamed says how to give a name to a store that is named by position; empty for one that has a name.
+	unnamed string
 }
 
 // keep declares the store of a table.
@@ -43,6 +45,9 @@ func keepIdle[K, V any](b *Builder, node string, name store.Name, keys serde.Ser
 func (k *kept[K, V]) require() {
 	if k.idle {
 		k.idle = false
+		if k.unnamed != "" {
+			k.b.warn(string(k.spec.Name), "something needs the store of the table, which is named by position; "+k.unnamed)
+		}
 		k.b.needs(k.node, "keys", k.keys.Err())
 		k.b.needs(k.node, "values", k.values.Err())
 	}

@@ -124,7 +124,7 @@ func TestAggregationNames(t *testing.T) {
 	if d := cmp.Diff(want, built.Describe()); d != "" {
 		t.Errorf("(-want +got)\n%s", d)
 	}
-	if n := len(b.Warnings()); n != 4 { // three stores, and the one whose name is that of a topic too
+	if n := len(b.Warnings()); n != 5 { // of each store, that of the source table among them, since the grouping needs it
 		t.Errorf("warnings %v", b.Warnings())
 	}
 }

@@ -15,7 +15,6 @@ func (s *Stream[K, V]) Repartition(opts ...Option) *Stream[K, V] {
 	name := o.named
 	if name == "" {
 		name = s.b.name("KSTREAM-REPARTITION-")
-		s.b.warn(name, "its topic is named by position; give it a name with Named")
 	}
 	d := s.through(name, o)
 	d.node.repartition = nil // whoever asks for a topic gets it
@@ -38,7 +37,9 @@ func (s *Stream[K, V]) through(name string, o options) *Stream[K, V] {
 	name = strings.TrimSuffix(name, repartitionSuffix)
 	// The topic's name depends on the application, which the builder does not know: serdes that depend on it are told the rest.
 	topic := name + repartitionSuffix
-	if !byPosition.MatchString(name) {
+	if byPosition.MatchString(name) {
+		s.b.warn(name, "the repartition topic is named by position; give a name, with Named, to the grouping, join or other operator that needs it")
+	} else {
 		sink, from = topic+"-sink", topic+"-source"
 	}
 	keys, values := s.keys.ForTopic(topic, serde.Key), s.values.ForTopic(topic, serde.Value)

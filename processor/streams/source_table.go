@@ -29,6 +29,8 @@ func TableFrom[K, V any](
 	k := keepIdle(b, node, name, keys, values, o)
 	if named {
 		k.require()
+	} else {
+		k.unnamed = "give TableFrom a name for it"
 	}
 	out := newOutlet[Change[K, V]]()
 	n := b.put(&graphNode{name: node, parents: []*graphNode{src}, add: func(t *processor.Topology, parents ...string) {
@@ -121,6 +123,8 @@ func ToTable[K, V any](s *Stream[K, V], opts ...Option) *Table[K, V] {
 	k := keepIdle(b, node, name, s.keys, s.values, o)
 	if o.store != "" {
 		k.require()
+	} else {
+		k.unnamed = "give it a name with As"
 	}
 	out := newOutlet[Change[K, V]]()
 	n := b.put(&graphNode{name: node, parents: []*graphNode{s.node}, add: func(t *processor.Topology, parents ...string) {
@@ -143,6 +147,7 @@ func GlobalTableFrom[K, V any](
 	o := b.read("GlobalTableFrom", opts, "Timestamps")
 	if name == "" {
 		name = store.Name(b.name(topic + "-STATE-STORE-"))
+		b.warn(string(name), "the store of the global table is named by position; give it a name")
 	}
 	from, node := b.sourceNames(o)
 	o.noCaching = true
