@@ -46,7 +46,8 @@ func (c *Context) Store(name store.Name) (store.KeyValue, error) {
 }
 
 // Forward hands a record to every child, at once, depth first. A nil Headers keeps none: pass on what you want kept.
-// The error is that of a child and must be returned.
+// The error is that of a child and must be returned. It is nil for a child that failed and whose error an exception handler has dealt with:
+// the others get the record all the same.
 func (c *Context) Forward(r Record) error {
 	for _, child := range c.node.children {
 		if err := c.node.hand(child, r); err != nil {
@@ -87,9 +88,9 @@ func (c *Context) Children() []Child {
 	return children
 }
 
-// Fail names this node in an error, unless a node further down is named already: what Forward does for its callers, and who calls a
-// child's methods has to do itself. It returns nil for nil.
-func (c *Context) Fail(err error) error { return c.node.wrap(err) }
+// Fail names this node in an error, unless a node further down is named already, and asks the exception handler, which may go on without the
+// record: nil then, and for nil. It is what Forward does for its callers, and who calls a child's methods has to do itself.
+func (c *Context) Fail(err error) error { return c.node.failed(err) }
 
 // NodeName is the name of the node.
 func (c *Context) NodeName() string { return c.node.def.name }

@@ -47,18 +47,28 @@ func (n *nodeRun) wrap(err error) error {
 func (n *nodeRun) process(r *Record) error {
 	switch n.def.kind {
 	case nodeProcessor:
-		if err := n.proc.Process(r); err != nil {
-			return n.wrap(err)
-		}
-		return nil
+		return n.failed(n.proc.Process(r))
 	case nodeSink:
-		return n.wrap(n.sink(r))
+		return n.failed(n.sink(r))
 	default:
 		if n.proc != nil {
-			return n.wrap(n.proc.Process(r))
+			return n.failed(n.proc.Process(r))
 		}
 		return n.ctx.Forward(*r)
 	}
+}
+
+// failed is what becomes of an error of the node: nil if the exception handler goes on without what the node was given, and its parents with
+// what they have for others (as upstream, where each node asks the handler, KIP-1033). Without a record in hand nobody may go on.
+func (n *nodeRun) failed(err error) error {
+	if err == nil {
+		return nil
+	}
+	err = n.wrap(err)
+	if t := n.task; t.hasCurrent && t.raw != nil && !is[*TaskError](err) {
+		return t.env.onError(t, t.raw, err)
+	}
+	return err
 }
 
 // buildGraph makes the nodes of a task, each with a new processor.

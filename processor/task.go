@@ -63,6 +63,8 @@ type task struct {
 
 	current    RecordMetadata
 	hasCurrent bool
+	// raw is the record in hand as it was fetched, nil where there is none.
+	raw *kgo.Record
 	record     Record
 	headers    []Header
 
@@ -350,12 +352,9 @@ func (t *task) processOne(in *input) error {
 	t.record.Timestamp = in.headTime
 	in.partitionTime = max(in.partitionTime, in.headTime)
 	t.streamTime = max(t.streamTime, in.headTime)
-	t.hasCurrent = true
+	t.hasCurrent, t.raw = true, r
 	err := in.source.process(&t.record)
-	if err != nil {
-		err = t.env.onError(t, r, err)
-	}
-	t.hasCurrent = false
+	t.hasCurrent, t.raw = false, nil
 	if err != nil {
 		return err
 	}

@@ -18,7 +18,11 @@ type Builder struct {
 	// merging, reusing, selfJoining: see MergeRepartitions, ReuseSourceTopics, SingleStoreSelfJoin.
 	merging, reusing, selfJoining bool
 	errs                          []error
-	warnings                      []Warning
+	// declared are the stores of processors that the topology in hand has.
+	declared map[StateStore]bool
+	// late report what can be wrong only when all operators are known.
+	late     []func()
+	warnings []Warning
 	// shared are the repartitioned streams that joins may share, by what they repartition and its topic.
 	shared map[string]any
 }
@@ -61,10 +65,16 @@ type graphNode struct {
 // Build makes the topology, or returns all that is wrong with it, joined: a *processor.TopologyError each. More may be added afterwards, and
 // Build be called again.
 func (b *Builder) Build() (*processor.Topology, error) {
-	if len(b.errs) > 0 {
-		return nil, errors.Join(b.errs...)
+	found := len(b.errs)
+	for _, check := range b.late {
+		check()
+	}
+	errs := b.errs
+	if b.errs = errs[:found:found]; len(errs) > 0 { // the late ones may be mended before Build is called again
+		return nil, errors.Join(errs...)
 	}
 	t := processor.NewTopology()
+	b.declared = make(map[StateStore]bool)
 	for _, n := range b.optimised() {
 		parents := make([]string, len(n.parents))
 		for i, p := range n.parents {

@@ -59,6 +59,7 @@ type derived[K, V, W any] struct {
 
 // deriveTable adds the node of a derived table.
 func deriveTable[K, V, W any](t *Table[K, V], node string, d *derived[K, V, W], o options) *Table[K, W] {
+	o.refuseHistory(t.b, node)
 	otherwise := natural[W]()
 	if same, ok := any(t.values).(serde.Serde[W]); ok && d.same != nil {
 		otherwise = same

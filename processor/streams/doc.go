@@ -22,9 +22,11 @@
 //
 // A record may have no key or no value (Kafka's null). Record says so in NoKey and NoValue. Where the type has a nil (pointers, slices,
 // maps, interfaces; serde.Nullable makes a pointer of any type) null is nil, as in upstream: functions are called with it, and nil that they
-// return is null. Other types have no null: functions of values are not called for a record without one, and it goes on as it is, so a
-// tombstone stays a tombstone; functions of keys get the zero value for a key that is not there. Aggregations and joins drop and count
-// records that lack a key or value, as upstream.
+// return is null; bytes that decode to nil, as the null of JSON does, are none. Other types have no null: functions that make values are
+// not called for a record without one, and it goes on as it is, so a tombstone stays a tombstone. Functions that make keys of values
+// (SelectKey, Map, FlatMap, GroupBy) have nothing to make a key of then: the record is dropped and counted as "null value", for a zero in its
+// place could delete another key further down. Functions of keys get the zero value for a key that is not there. Aggregations and joins
+// drop and count records that lack a key or value, as upstream.
 //
 // # Processors of one's own
 //

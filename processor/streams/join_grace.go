@@ -44,7 +44,7 @@ func (w *waiting[K, V, W]) operator(sc *scope[Record[K, W]]) (func(*Record[K, V]
 	}
 	q := &waitingRows[K, V]{
 		kv: kv, seen: seen, first: math.MaxInt64, keys: coder[K]{serde: w.keys}, values: coder[V]{serde: w.values},
-		decoder: recordDecoder[K, V]{keys: w.keys, values: w.values},
+		decoder: newRecordDecoder(w.keys, w.values),
 	}
 	if err := q.load(); err != nil {
 		return nil, err

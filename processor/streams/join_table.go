@@ -48,6 +48,7 @@ func (j *tableJoin[K, L, R, W]) build(operation string, opts []Option) *Table[K,
 	merge := b.nameOr(o.named, "KTABLE-MERGE-")
 	this := b.suffixed(o.named, "-join-this", "KTABLE-JOINTHIS-")
 	other := b.suffixed(o.named, "-join-other", "KTABLE-JOINOTHER-")
+	o.refuseHistory(b, merge)
 	j.null = nullsOf[W]()
 	j.left.view.require()
 	j.right.view.require()

@@ -2,6 +2,7 @@ package streams
 
 import (
 	"errors"
+	"time"
 
 	"github.com/statemesh/statemesh/processor"
 	"github.com/statemesh/statemesh/serde"
@@ -35,7 +36,15 @@ func keepIdle[K, V any](b *Builder, node string, name store.Name, keys serde.Ser
 		Name: name, Kind: store.KindTimestampedKeyValue, Caching: !o.noCaching, NoChangelog: o.noLogging, ChangelogConfig: o.logConfig,
 		KeyFormat: keys.Format(), ValueFormat: values.Format(),
 	}}
+	if o.history < 0 || o.history%time.Millisecond != 0 {
+		b.fail(node, "History %s: want whole milliseconds, more than 0", o.history)
+	}
 	if o.history != 0 {
+		b.late = append(b.late, func() {
+			if k.idle {
+				b.fail(node, "History has no effect: nothing needs the store of the table; give it a name, or leave History out")
+			}
+		})
 		k.spec.Kind, k.spec.Retention, k.spec.Caching = store.KindVersioned, o.history, false
 	}
 	return k

@@ -87,6 +87,13 @@ func As(name store.Name) Option { return Option{"As", func(o *options) { o.store
 // Stores.persistentVersionedKeyValueStore, KIP-889).
 func History(d time.Duration) Option { return Option{"History", func(o *options) { o.history = d }} }
 
+// refuseHistory reports a History that has no store to be kept in.
+func (o options) refuseHistory(b *Builder, node string) {
+	if o.history != 0 && o.store == "" {
+		b.fail(node, "History needs a store of the operator's own: name it with As")
+	}
+}
+
 // JoinGrace makes records of a stream wait that long, in stream time, before they are joined with a table as it was at their
 // time (upstream's Joined.withGracePeriod, KIP-923).
 func JoinGrace(d time.Duration) Option { return Option{"JoinGrace", func(o *options) { o.grace = &d }} }

@@ -58,7 +58,7 @@ func process[K, V, L, W any](s *Stream[K, V], name string, o options, op operato
 	d.node.add = func(t *processor.Topology, parents ...string) {
 		write(t, parents...)
 		for _, st := range o.uses {
-			st.connect(t, name)
+			st.connect(s.b, t, name)
 		}
 	}
 	return d

@@ -55,11 +55,17 @@ func (c *coder[T]) encode(v T, known encoded[T]) ([]byte, error) {
 
 // recordDecoder makes records of bytes.
 type recordDecoder[K, V any] struct {
-	keys   serde.Serde[K]
-	values serde.Serde[V]
+	keys     serde.Serde[K]
+	values   serde.Serde[V]
+	noKeys   nulls[K]
+	noValues nulls[V]
 }
 
-// decode fills out. An error is a *processor.DeserializationError, unless a serde is unavailable.
+func newRecordDecoder[K, V any](keys serde.Serde[K], values serde.Serde[V]) recordDecoder[K, V] {
+	return recordDecoder[K, V]{keys: keys, values: values, noKeys: nullsOf[K](), noValues: nullsOf[V]()}
+}
+
+// decode fills out. Bytes that stand for nil, as the null of JSON does, are none (as upstream, where a deserializer returns null). An error is a *processor.DeserializationError, unless a serde is unavailable.
 func (d *recordDecoder[K, V]) decode(r *processor.Record, out *Record[K, V]) (err error) {
 	*out = Record[K, V]{Timestamp: r.Timestamp, Headers: r.Headers, NoKey: r.Key == nil, NoValue: r.Value == nil}
 	if !out.NoKey || d.keys.TakesNil() {
@@ -67,12 +73,18 @@ func (d *recordDecoder[K, V]) decode(r *processor.Record, out *Record[K, V]) (er
 			return deserialization("undecodable key", err)
 		}
 		out.key.is(r.Key, d.keys)
+		if d.noKeys.null(&out.Key) {
+			out.NoKey, out.key = true, encoded[K]{}
+		}
 	}
 	if !out.NoValue || d.values.TakesNil() {
 		if out.Value, err = d.values.Decode(r.Value); err != nil {
 			return deserialization("undecodable value", err)
 		}
 		out.value.is(r.Value, d.values)
+		if d.noValues.null(&out.Value) {
+			out.NoValue, out.value = true, encoded[V]{}
+		}
 	}
 	return nil
 }

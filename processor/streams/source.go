@@ -129,7 +129,7 @@ func pass[M any]() operator[M, M] {
 // source supplies what decodes the records of a source, once for all children.
 func source[K, V any](keys serde.Serde[K], values serde.Serde[V], out *outlet[Record[K, V]]) processor.Supplier {
 	return supplier(pass[Record[K, V]](), out, func() func(*processor.Record) (*Record[K, V], error) {
-		d := recordDecoder[K, V]{keys: keys, values: values}
+		d := newRecordDecoder(keys, values)
 		var in Record[K, V]
 		return func(r *processor.Record) (*Record[K, V], error) {
 			if err := d.decode(r, &in); err != nil {
@@ -147,7 +147,7 @@ func timedSource[K, V any](
 	return func() processor.Processor {
 		return &timed[K, V]{
 			node: node[Record[K, V], Record[K, V]]{operator: pass[Record[K, V]](), outlet: out}, timeOf: timeOf,
-			decoder: recordDecoder[K, V]{keys: keys, values: values},
+			decoder: newRecordDecoder(keys, values),
 		}
 	}
 }

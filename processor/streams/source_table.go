@@ -95,7 +95,7 @@ func (k *kept[K, V]) enter(sc *scope[Change[K, V]]) (func(*Record[K, V]) error, 
 // decodeRecords is the way into a node whose parent reads a topic.
 func decodeRecords[K, V any](keys serde.Serde[K], values serde.Serde[V]) func() func(*processor.Record) (*Record[K, V], error) {
 	return func() func(*processor.Record) (*Record[K, V], error) {
-		d := recordDecoder[K, V]{keys: keys, values: values}
+		d := newRecordDecoder(keys, values)
 		var in Record[K, V]
 		return func(r *processor.Record) (*Record[K, V], error) {
 			if err := d.decode(r, &in); err != nil {

@@ -16,8 +16,6 @@ type Store[H any] struct {
 	// opened makes the handle for a task.
 	opened func(c *processorContext) (H, error)
 	reason string
-	// in is the topology that has it already.
-	in *processor.Topology
 }
 
 // Name of the store, by which it can be asked.
@@ -34,7 +32,7 @@ type ProcessorContext interface{ base() *processorContext }
 type StateStore interface {
 	// check says what is wrong with it.
 	check(b *Builder) string
-	connect(t *processor.Topology, node string)
+	connect(b *Builder, t *processor.Topology, node string)
 }
 
 // Uses names the stores of a processor (upstream's stateStoreNames).
@@ -50,12 +48,12 @@ func InMemory() Option { return Option{"InMemory", func(o *options) { o.inMemory
 
 func (s *Store[H]) check(*Builder) string { return s.reason }
 
-func (s *Store[H]) connect(t *processor.Topology, node string) {
-	if s.in == t {
+func (s *Store[H]) connect(b *Builder, t *processor.Topology, node string) {
+	if b.declared[s] {
 		t.ConnectProcessorAndStateStores(node, s.spec.Name)
 		return
 	}
-	s.in = t
+	b.declared[s] = true
 	t.AddStateStore(s.spec, node)
 }
 
@@ -157,7 +155,7 @@ func (r *TableReader[K, V]) check(b *Builder) string {
 	return ""
 }
 
-func (r *TableReader[K, V]) connect(t *processor.Topology, node string) {
+func (r *TableReader[K, V]) connect(_ *Builder, t *processor.Topology, node string) {
 	if len(r.t.view.stores) > 0 {
 		t.ConnectProcessorAndStateStores(node, r.t.view.stores...)
 	}

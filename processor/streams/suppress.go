@@ -106,6 +106,9 @@ func (t *Table[K, V]) checkSuppress(node string, s Suppressed, b *suppression[K,
 	if s.buffer.MaxRecords < 0 || s.buffer.MaxBytes < 0 {
 		t.b.fail(node, "buffer of %d records, %d bytes: want 0 for no bound, or more", s.buffer.MaxRecords, s.buffer.MaxBytes)
 	}
+	if s.buffer.WhenFull > EmitEarly {
+		t.b.fail(node, "buffer: WhenFull is %d: want ShutDown or EmitEarly", s.buffer.WhenFull)
+	}
 	if !s.closes {
 		return
 	}

@@ -42,7 +42,9 @@ func TestWarnings(t *testing.T) {
 			[]string{"KSTREAM-KEY-SELECT-0000000001: the repartition topic", "table-STATE-STORE-0000000002: something needs the store"},
 		},
 		"join with a table, all with names": {
-			func(b *streams.Builder) { streams.JoinTable(rekeyed(b, "in"), table(b, "rows"), plus, streams.Named("join")) },
+			func(b *streams.Builder) {
+				streams.JoinTable(rekeyed(b, "in"), table(b, "rows"), plus, streams.Named("join"))
+			},
 			nil,
 		},
 		"buffer": {
@@ -53,7 +55,9 @@ func TestWarnings(t *testing.T) {
 			[]string{"KSTREAM-JOIN-0000000003-Buffer: the buffer"},
 		},
 		"table of a stream": {
-			func(b *streams.Builder) { streams.JoinTables(streams.ToTable(rekeyed(b, "in")), table(b, "rows"), plus) },
+			func(b *streams.Builder) {
+				streams.JoinTables(streams.ToTable(rekeyed(b, "in")), table(b, "rows"), plus)
+			},
 			[]string{"KSTREAM-TOTABLE-0000000002: the repartition topic", "KSTREAM-TOTABLE-STATE-STORE-0000000003: something needs the store"},
 		},
 		"store that nobody needs": {

@@ -42,6 +42,14 @@ func keepWindows[K, V any](
 		return k
 	}
 	switch {
+	case emit > OnWindowClose:
+		b.fail(node, "emit strategy %d is unknown: want OnWindowUpdate or OnWindowClose", emit)
+		return k
+	case emit == OnWindowClose && kind.unlimited != nil:
+		b.fail(node, "unlimited windows never close: OnWindowClose would tell nothing")
+		return k
+	}
+	switch {
 	case kind.grid != nil:
 		k.spec.WindowSize = kind.grid.Size
 	case kind.sliding != nil: // both ends are in a sliding window; the end that a store tells is exclusive
