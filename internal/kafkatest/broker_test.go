@@ -11,7 +11,8 @@ import (
 func TestConfigurationOfABroker(t *testing.T) {
 	dir := t.TempDir()
 	b := &Broker{
-		id: 1, dir: dir, addr: "127.0.0.1:1234", control: "127.0.0.1:1235", voters: "1@127.0.0.1:1235", behind: []string{"127.0.0.1:1236"},
+		id: 1, dir: dir, addr: "127.0.0.1:1234", control: "127.0.0.1:1235", voters: "1@127.0.0.1:1235",
+		behind: []string{"127.0.0.1:1236"},
 		cfg: Config{
 			Dir: dir, Nodes: 1, Links: [][]string{{"127.0.0.1:9"}}, Properties: map[string]string{"num.partitions": "7", "log.cleaner.backoff.ms": "1"},
 		},

@@ -89,12 +89,17 @@ func (l *link) become(c cut) {
 	l.moved = make(chan struct{})
 	if c == refused || before == hole {
 		for conn := range l.conns {
-			if tcp, ok := conn.(*net.TCPConn); ok {
-				_ = tcp.SetLinger(0) // a reset, no orderly end
-			}
-			_ = conn.Close()
+			reset(conn)
 		}
 	}
+}
+
+// reset closes a connection without an orderly end: clients take an end before the first answer for a mistake in their settings.
+func reset(conn net.Conn) {
+	if tcp, ok := conn.(*net.TCPConn); ok {
+		_ = tcp.SetLinger(0)
+	}
+	_ = conn.Close()
 }
 
 // keep notes a connection, false when the link refuses it.
@@ -102,7 +107,7 @@ func (l *link) keep(conn net.Conn) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.ended || l.cut == refused {
-		_ = conn.Close()
+		reset(conn)
 		return false
 	}
 	l.conns[conn] = struct{}{}
@@ -115,7 +120,7 @@ func (l *link) lead(in net.Conn) {
 	}
 	out, err := net.DialTimeout("tcp", l.to, 5*time.Second)
 	if err != nil {
-		_ = in.Close()
+		reset(in) // nobody is there: the nearest to a refusal that one who has accepted can do
 		return
 	}
 	if !l.keep(out) {
