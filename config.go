@@ -14,6 +14,7 @@ import (
 
 	"github.com/statemesh/statemesh/internal/certs"
 	"github.com/statemesh/statemesh/processor"
+	"github.com/statemesh/statemesh/processor/declared"
 	"github.com/statemesh/statemesh/processor/views"
 )
 
@@ -24,8 +25,10 @@ type Config struct {
 	// instance's to set, and Logger and Registerer are those below.
 	Processor processor.Config
 
-	// Views (views) declare what is kept, without code. Exactly one of Views and Topology must be given.
+	// Views (views) declare what is kept, without code. Exactly one of Views, Declared and Topology must be given.
 	Views []views.View
+	// Declared (topology) declares streams, joins and aggregates, without code.
+	Declared *declared.Topology
 	// Topology declares it with processors of your own.
 	Topology *processor.Topology
 
@@ -183,10 +186,12 @@ func (c Config) Validate() error {
 		bad("StateDir", "required")
 	}
 	switch {
-	case c.Topology == nil && len(c.Views) == 0:
+	case c.Topology == nil && c.Declared == nil && len(c.Views) == 0:
 		bad("Views", "nothing to keep: at least one view, or a topology, is needed")
-	case c.Topology != nil && len(c.Views) > 0:
+	case c.Topology != nil && (c.Declared != nil || len(c.Views) > 0), c.Declared != nil && len(c.Views) > 0:
 		bad("Topology", "give either views or a topology")
+	case c.Declared != nil:
+		errs = append(errs, declared.Validate(*c.Declared))
 	case c.Topology == nil:
 		errs = append(errs, views.Validate(c.Views))
 	}
@@ -362,8 +367,12 @@ func unspecified(host string) bool {
 
 // topology is the one that the configuration has, or that of its views.
 func (c Config) topology() (*processor.Topology, error) {
-	if c.Topology != nil {
+	switch {
+	case c.Topology != nil:
 		return c.Topology, nil
+	case c.Declared != nil:
+		return declared.Build(*c.Declared)
+	default:
+		return views.Topology(c.Views)
 	}
-	return views.Topology(c.Views)
 }

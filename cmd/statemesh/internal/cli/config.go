@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/statemesh/statemesh"
-	"github.com/statemesh/statemesh/cmd/statemesh/internal/configfile"
+	"github.com/statemesh/statemesh/internal/configfile"
 )
 
 type settingInfo struct {
@@ -75,8 +75,11 @@ func newValidateCommand(p Process) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s is valid: application %s, %s\n", args[0],
-				l.Config.Processor.ApplicationID, count(len(l.Config.Views), "view"))
+			what := count(len(l.Config.Views), "view")
+			if d := l.Config.Declared; d != nil {
+				what = count(len(d.Relations), "relation")
+			}
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s is valid: application %s, %s\n", args[0], l.Config.Processor.ApplicationID, what)
 			return err
 		},
 	}

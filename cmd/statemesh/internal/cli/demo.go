@@ -11,9 +11,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/statemesh/statemesh/cmd/statemesh/internal/configfile"
 	"github.com/statemesh/statemesh/cmd/statemesh/internal/demo"
 	"github.com/statemesh/statemesh/examples/flights"
+	"github.com/statemesh/statemesh/internal/configfile"
 	"github.com/statemesh/statemesh/processor"
 )
 

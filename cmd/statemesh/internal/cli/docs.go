@@ -10,7 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/statemesh/statemesh/cmd/statemesh/internal/configfile"
+	"github.com/statemesh/statemesh/internal/configfile"
 )
 
 // newDocsCommand writes the references of the repository; `make docs` calls it.

@@ -10,7 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/statemesh/statemesh/cmd/statemesh/internal/configfile"
+	"github.com/statemesh/statemesh/internal/configfile"
 )
 
 // The references in docs are what the code says.

@@ -14,7 +14,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 
 	"github.com/statemesh/statemesh/client"
-	"github.com/statemesh/statemesh/cmd/statemesh/internal/configfile"
+	"github.com/statemesh/statemesh/internal/configfile"
 	"github.com/statemesh/statemesh/proto/wire"
 	"github.com/statemesh/statemesh/store"
 )

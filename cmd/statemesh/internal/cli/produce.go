@@ -16,8 +16,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/statemesh/statemesh/cmd/statemesh/internal/configfile"
 	"github.com/statemesh/statemesh/cmd/statemesh/internal/feed"
+	"github.com/statemesh/statemesh/internal/configfile"
 	"github.com/statemesh/statemesh/processor"
 )
 

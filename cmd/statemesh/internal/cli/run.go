@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/statemesh/statemesh/cmd/statemesh/internal/configfile"
+	"github.com/statemesh/statemesh/internal/configfile"
 )
 
 // Process is what a process gives its program.

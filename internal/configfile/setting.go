@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/statemesh/statemesh/internal/nearest"
 )
 
 // Setting is one key of the configuration. The table of all of them ([Settings]) is the only place that knows a key:
@@ -121,7 +123,7 @@ func choice[T ~string](name, def string, at func(*draft) *T, values []T, meaning
 			i := slices.IndexFunc(names, func(n string) bool { return strings.EqualFold(n, v) })
 			if i < 0 {
 				err := fmt.Errorf("%q is not one of %s", v, strings.Join(names, ", "))
-				if near := nearest(v, names); near != "" {
+				if near := nearest.Of(v, names); near != "" {
 					err = fmt.Errorf("%w; did you mean %s?", err, near)
 				}
 				return err

@@ -8,17 +8,22 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/statemesh/statemesh/internal/nearest"
 )
 
 // parser walks the YAML tree and collects what it finds, good and bad.
 type parser struct {
 	file     string
+	data     []byte
 	draft    *draft
 	settings map[string]Setting
 	names    []string
 	// places says where each setting was given, for problems that are only seen later.
 	places   map[string]Problem
 	problems LoadError
+	// halfRead: parts of the topology could not be read, and would be missed.
+	halfRead bool
 	// unreadable: there is no content to check as a whole.
 	unreadable bool
 }
@@ -34,6 +39,7 @@ func newParser(file string, d *draft) *parser {
 
 // parse reads a whole document. An empty one is a valid configuration with nothing set.
 func (p *parser) parse(data []byte) {
+	p.data = data
 	var doc yaml.Node
 	if err := yaml.Unmarshal(data, &doc); err != nil {
 		p.unreadable = true
@@ -87,9 +93,9 @@ func (p *parser) mapping(m *yaml.Node, prefix string) {
 			continue
 		}
 		name := prefix + key.Value
-		if name == viewsKey {
+		if read := map[string]func(*yaml.Node){viewsKey: p.views, topologyKey: p.topology}[name]; read != nil {
 			if p.claim(name, key) {
-				p.views(value)
+				read(value)
 			}
 			continue
 		}
@@ -150,7 +156,7 @@ func (p *parser) setting(s Setting, key, value *yaml.Node) {
 }
 
 func (p *parser) unknown(key *yaml.Node, name string) {
-	p.bad(key, "unknown key "+name, explainUnknown(name, append(slices.Clone(p.names), viewsKey)))
+	p.bad(key, "unknown key "+name, explainUnknown(name, append(slices.Clone(p.names), viewsKey, topologyKey)))
 }
 
 // explainUnknown says what to write instead of a name that is not ours.
@@ -158,7 +164,7 @@ func explainUnknown(name string, known []string) string {
 	if h, ok := foreign[name]; ok {
 		return h
 	}
-	if near := nearest(name, known); near != "" {
+	if near := nearest.Of(name, known); near != "" {
 		return "did you mean " + near + "?"
 	}
 	return "`statemesh config` lists every key"
@@ -212,6 +218,8 @@ func article(typ string) string {
 		return "a size"
 	case typ == "integer":
 		return "a whole number"
+	case strings.ContainsAny(typ[:1], "aeiou"):
+		return "an " + typ
 	default:
 		return "a " + typ
 	}
@@ -242,7 +250,7 @@ func (p *parser) environment(env []string) {
 		s, ok := byEnv[name]
 		if !ok {
 			hint := "`statemesh config` lists every variable"
-			if near := nearest(name, names); near != "" {
+			if near := nearest.Of(name, names); near != "" {
 				hint = "did you mean " + near + "?"
 			}
 			p.problems = append(p.problems, Problem{Origin: "environment " + name, Text: "no such setting", Hint: hint})

@@ -4,6 +4,9 @@ import (
 	"fmt"
 	"io"
 	"strings"
+
+	"github.com/statemesh/statemesh/processor/declared"
+	"github.com/statemesh/statemesh/processor/expr"
 )
 
 // WriteDocs writes docs/config.md.
@@ -33,6 +36,7 @@ Unknown keys, wrong values and contradictions are all reported at once: ` + "`st
 	for _, k := range ViewKeys() {
 		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", k.Name, cell(k.Type), codeOrWords(k.Default), cell(k.Meaning))
 	}
+	writeRelations(&b)
 	b.WriteString(`
 ## Example
 
@@ -40,6 +44,29 @@ Unknown keys, wrong values and contradictions are all reported at once: ` + "`st
 ` + Example + "```\n")
 	_, err := io.WriteString(w, b.String())
 	return err
+}
+
+// writeRelations describes declared topologies.
+func writeRelations(b *strings.Builder) {
+	b.WriteString("\n## Topology\n\n`topology` declares streams, joins and aggregates: a mapping of names to what each is, in any order. It takes the " +
+		"place of `views`. See [Topologies without code](declared.md).\n")
+	for _, part := range []struct {
+		title string
+		keys  []RelationKey
+	}{
+		{"", RelationKeys(&declared.Relation{})},
+		{"### Columns of a topic\n\n`columns: {name: {type: ...}}`, or shorter `columns: {name: type}`.", columnKeys(&expr.Column{})},
+		{"### Joins\n\n`joins: [{with: ...}]`", joinKeys(&declared.Join{})},
+		{"### Aggregates\n\n`aggregate: {name: {sum: expression}}`, one function per column, or `name: count`.", functionKeys(&declared.AggregateColumn{})},
+	} {
+		if part.title != "" {
+			b.WriteString("\n" + part.title + "\n")
+		}
+		b.WriteString("\n| key | type | default | meaning |\n|---|---|---|---|\n")
+		for _, k := range part.keys {
+			fmt.Fprintf(b, "| `%s` | %s | %s | %s |\n", k.Name, cell(k.Type), codeOrWords(k.Default), cell(k.Meaning))
+		}
+	}
 }
 
 // Example is a small configuration that is valid.

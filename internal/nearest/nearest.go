@@ -1,9 +1,10 @@
-package configfile
+// Package nearest finds what somebody meant who wrote a name that there is not.
+package nearest
 
 import "strings"
 
-// nearest returns the candidate that name was most likely meant to be, or "" when none is close.
-func nearest(name string, candidates []string) string {
+// Of returns the candidate that name was most likely meant to be, or "" when none is close.
+func Of(name string, candidates []string) string {
 	best, bestCost := "", max(2, len(name)/3)+1
 	name = strings.ToLower(name)
 	for _, c := range candidates {

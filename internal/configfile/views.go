@@ -2,7 +2,6 @@ package configfile
 
 import (
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -175,78 +174,38 @@ func (p *parser) views(n *yaml.Node) {
 
 func (p *parser) view(path string, m *yaml.Node) views.View {
 	var v views.View
-	p.viewKeys(&v, path, "", m)
+	keys := ViewKeys()
+	g := group{what: "a view", explain: engineHint}
+	for _, k := range keys {
+		g.names = append(g.names, k.Name)
+	}
+	g.read = func(at int, name string, key, value *yaml.Node) { p.viewKey(&v, keys[at], name, key, value) }
+	p.walk(g, path, m)
 	return v
 }
 
-// viewKeys reads the keys of a view below prefix: "window.grace: 10m" may be nested as well.
-func (p *parser) viewKeys(v *views.View, path, prefix string, m *yaml.Node) {
-	keys := ViewKeys()
-	for i := 0; i+1 < len(m.Content); i += 2 {
-		key, value := m.Content[i], resolve(m.Content[i+1])
-		full := prefix + key.Value
-		at := slices.IndexFunc(keys, func(k ViewKey) bool { return k.Name == full })
-		if at < 0 && slices.ContainsFunc(keys, func(k ViewKey) bool { return strings.HasPrefix(k.Name, full+".") }) {
-			switch group := path + "." + full; {
-			case value.Kind != yaml.MappingNode:
-				p.bad(value, group+": want keys and values, not "+kindOf(value), "")
-			case p.claim(group, key):
-				p.viewKeys(v, path, full+".", value)
-			}
-			continue
+func (p *parser) viewKey(v *views.View, k ViewKey, name string, key, value *yaml.Node) {
+	if p.isNull(name, key, value) {
+		return
+	}
+	if k.list != nil {
+		if items, ok := p.items(name, value); ok {
+			k.list(v, items)
 		}
-		if at < 0 {
-			names := make([]string, len(keys))
-			for i, k := range keys {
-				names[i] = k.Name
-			}
-			hint := "a view has " + strings.Join(names, ", ")
-			if near := nearest(full, names); near != "" {
-				hint = "did you mean " + near + "?"
-			}
-			if setting, ok := engineSetting(full); ok {
-				hint = "all stores of an instance share its databases: set " + setting + " for the instance; in_memory is what a view can choose"
-			}
-			p.bad(key, "unknown key "+full+" in "+path, hint)
-			continue
+		return
+	}
+	if text, ok := p.scalar(name, k.Type, value); ok {
+		if err := k.set(v, text); err != nil {
+			p.bad(value, name+": "+err.Error(), "")
 		}
-		name := path + "." + full
-		if !p.claim(name, key) {
-			continue
-		}
-		p.viewKey(v, keys[at], name, key, value)
 	}
 }
 
-func (p *parser) viewKey(v *views.View, k ViewKey, name string, key, value *yaml.Node) {
-	if value.Tag == "!!null" {
-		p.bad(key, name+" has no value", "remove the line")
-		return
+// engineHint explains options of the engine, which are the instance's.
+func engineHint(name string) string {
+	setting, ok := engineSetting(name)
+	if !ok {
+		return ""
 	}
-	if k.list == nil {
-		if value.Kind != yaml.ScalarNode {
-			p.bad(value, fmt.Sprintf("%s: want %s, not %s", name, article(k.Type), kindOf(value)), "")
-		} else if err := k.set(v, value.Value); err != nil {
-			p.bad(value, name+": "+err.Error(), "")
-		}
-		return
-	}
-	switch value.Kind {
-	case yaml.ScalarNode: // one item needs no brackets
-		k.list(v, []string{value.Value})
-	case yaml.SequenceNode:
-		items := make([]string, len(value.Content))
-		for i, item := range value.Content {
-			item = resolve(item)
-			if item.Kind != yaml.ScalarNode {
-				p.bad(item, name+": want plain text in the list, not "+kindOf(item), "")
-				return
-			}
-			p.places[fmt.Sprintf("%s[%d]", name, i)] = Problem{Origin: p.file, Line: item.Line, Column: item.Column}
-			items[i] = item.Value
-		}
-		k.list(v, items)
-	default:
-		p.bad(value, name+": want a list, not "+kindOf(value), "")
-	}
+	return "all stores of an instance share its databases: set " + setting + " for the instance; in_memory is what a view can choose"
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/statemesh/statemesh"
+	"github.com/statemesh/statemesh/internal/nearest"
 	"github.com/statemesh/statemesh/processor"
 	"github.com/statemesh/statemesh/processor/views"
 )
@@ -178,7 +179,7 @@ func TestEveryFieldHasAKey(t *testing.T) {
 		}
 	}
 	walk("", reflect.TypeFor[statemesh.Config]())
-	known := []string{viewsKey, "dead-letter", "fail", "continue"}
+	known := []string{viewsKey, topologyKey, "dead-letter", "fail", "continue"}
 	for _, s := range Settings() {
 		known = append(known, s.Name)
 	}
@@ -210,8 +211,8 @@ func TestNearest(t *testing.T) {
 	for name, want := range map[string]string{
 		"comit.interval.ms": "commit.interval.ms", "LISTEN": "listen", "stat.edir": "state.dir", "zookeeper.connect": "",
 	} {
-		if got := nearest(name, known); got != want {
-			t.Errorf("nearest(%q) = %q, want %q", name, got, want)
+		if got := nearest.Of(name, known); got != want {
+			t.Errorf("nearest.Of(%q) = %q, want %q", name, got, want)
 		}
 	}
 }

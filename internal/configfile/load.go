@@ -12,6 +12,8 @@ import (
 
 	"github.com/statemesh/statemesh"
 	"github.com/statemesh/statemesh/processor"
+	"github.com/statemesh/statemesh/processor/declared"
+	"github.com/statemesh/statemesh/processor/expr"
 	"github.com/statemesh/statemesh/processor/views"
 )
 
@@ -273,7 +275,7 @@ var fields = map[string]string{
 	"TLS.CertFile": "tls.cert.file", "TLS.KeyFile": "tls.key.file", "TLS.CAFile": "tls.ca.file",
 	"TLS.MeshNames": "tls.mesh.names", "TLS.OptionalClientCert": "tls.client.auth", "Limits.Requests": "query.max.requests",
 	"Limits.Scans": "query.max.scans", "Limits.BatchKeys": "query.max.batch.keys", "Limits.Deadline": "query.default.deadline.ms",
-	"TLS.AllowPlaintext": "tls.plaintext", "Views": viewsKey,
+	"TLS.AllowPlaintext": "tls.plaintext", "Views": viewsKey, "Declared": topologyKey,
 	"DeadLetter": "dead-letter", "Fail": "fail", "Continue": "continue",
 }
 
@@ -294,6 +296,8 @@ func (p *parser) report(err error) {
 	var name, reason string
 	if e, ok := errors.AsType[*views.FieldError](err); ok {
 		p.reportView(e)
+		return
+	} else if p.reportDeclared(err) {
 		return
 	} else if e, ok := errors.AsType[*statemesh.FieldError](err); ok {
 		name, reason = e.Field, e.Reason
@@ -337,6 +341,19 @@ func (p *parser) reportView(e *views.FieldError) {
 		}
 		path = path[:cut]
 	}
+}
+
+// reportDeclared places a finding about a declared topology; those bring their places.
+func (p *parser) reportDeclared(err error) bool {
+	if e, ok := errors.AsType[*expr.Error](err); ok && !p.halfRead {
+		p.at(Problem{Origin: e.File, Line: e.Line, Column: e.Column}, e.Reason, e.Hint)
+		return true
+	}
+	e, ok := errors.AsType[*declared.Error](err)
+	if ok && !p.halfRead {
+		p.at(Problem{Origin: e.Place.File, Line: e.Place.Line, Column: e.Place.Column}, e.Path+": "+e.Reason, e.Hint)
+	}
+	return ok
 }
 
 // unjoin takes apart what errors.Join has joined, at any depth.
