@@ -64,9 +64,9 @@ type task struct {
 	current    RecordMetadata
 	hasCurrent bool
 	// raw is the record in hand as it was fetched, nil where there is none.
-	raw *kgo.Record
-	record     Record
-	headers    []Header
+	raw     *kgo.Record
+	record  Record
+	headers []Header
 
 	commitRequested bool
 	// produced counts records handed to the producer since the last commit, other than changes of the state.

@@ -20,6 +20,9 @@ func BenchmarkAggregations(b *testing.B) {
 		},
 		"count":          func(g *streams.Grouped[string, string]) { streams.Count(g, "s") },
 		"windowed count": func(g *streams.Grouped[string, string]) { streams.CountWindows(streams.WindowedBy(g, hour), "s") },
+		"sliding count": func(g *streams.Grouped[string, string]) {
+			streams.CountWindows(streams.WindowedBy(g, windows.Sliding{Difference: time.Minute}), "s")
+		},
 		"sessions": func(g *streams.Grouped[string, string]) {
 			streams.CountWindows(streams.SessionsBy(g, windows.Session{Gap: time.Minute}), "s")
 		},

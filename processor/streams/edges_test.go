@@ -192,3 +192,23 @@ func TestForeignKeyOfNil(t *testing.T) {
 		t.Errorf("%v", got)
 	}
 }
+
+// TestLateChangeInAPlainStore: what is late to a versioned table is the value of a plain store behind it, as upstream, and groups of that
+// follow the store.
+func TestLateChangeInAPlainStore(t *testing.T) {
+	t.Parallel()
+	d := drive(t, streamstest.Config{}, func(b *streams.Builder) {
+		versions := streams.TableFrom(b, "in", serde.String(), serde.String(), "versions", streams.History(time.Hour))
+		plain := versions.Filter(func(_, _ string) bool { return true }, streams.As("plain"), streams.CachingDisabled())
+		groups := streams.GroupTable(plain, func(k, v string) (string, string) { return v, k }, streams.Named("by-value"))
+		streams.CountTable(groups, "counts")
+	})
+	pipe(streamstest.NewInput(d, "in", serde.String(), serde.String()), "k=a@10", "k=b@5")
+	value, _ := streamstest.NewKeyValue(d, "plain", serde.String(), serde.String()).Get("k")
+	counts := streamstest.NewKeyValue(d, "counts", serde.String(), serde.Int64())
+	a, _ := counts.Get("a")
+	b, _ := counts.Get("b")
+	if value != "b" || a != 0 || b != 1 {
+		t.Errorf("the store has %q, counted are %d of a and %d of b", value, a, b)
+	}
+}

@@ -221,8 +221,11 @@ func (w *keeper[K, V]) put(kb []byte, c *Change[K, V]) error {
 			return err
 		}
 		c.Stale = validTo != store.NoEnd
-	} else if err := w.kv.Put(kb, store.Value{Data: data, Timestamp: c.Timestamp}); err != nil {
-		return err
+	} else {
+		if err := w.kv.Put(kb, store.Value{Data: data, Timestamp: c.Timestamp}); err != nil {
+			return err
+		}
+		c.Stale = false // it is the value now, whatever it was to a versioned parent (as upstream)
 	}
 	if w.kept.spec.Caching {
 		return nil

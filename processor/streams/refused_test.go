@@ -34,8 +34,10 @@ func TestWithoutEffectIsRefused(t *testing.T) {
 		"unknown bound": {func(b *streams.Builder) {
 			table(b).Suppress(streams.UntilTimeLimit(time.Second, streams.Buffer{MaxRecords: 1, WhenFull: 9}), streams.Named("s"))
 		}, "WhenFull is 9"},
-		"history of nothing":       {func(b *streams.Builder) { streams.ToStream(table(b, history)).To("out") }, "History has no effect"},
-		"negative history":         {func(b *streams.Builder) { streams.ToTable(texts(b, "in"), streams.As("s"), streams.History(-time.Hour)) }, "History -1h"},
+		"history of nothing": {func(b *streams.Builder) { streams.ToStream(table(b, history)).To("out") }, "History has no effect"},
+		"negative history": {func(b *streams.Builder) {
+			streams.ToTable(texts(b, "in"), streams.As("s"), streams.History(-time.Hour))
+		}, "History -1h"},
 		"history of a view":        {func(b *streams.Builder) { table(b).Filter(func(_, _ string) bool { return true }, history) }, "name it with As"},
 		"history of a joined view": {func(b *streams.Builder) { streams.JoinTables(table(b), streams.ToTable(texts(b, "in")), plus, history) }, "name it with As"},
 		"history that a join needs": {func(b *streams.Builder) {

@@ -119,6 +119,7 @@ type slidingTask[K, V, A any] struct {
 	w       *windowKeeper[K, A]
 	add     func(a A, ok bool, r *Record[K, V]) (A, bool)
 	near    nearby
+	steps   []windows.Step
 	change  Change[serde.Windowed[K], A]
 }
 
@@ -140,7 +141,8 @@ func (s *slidingTask[K, V, A]) take(r *Record[K, V]) error {
 		return err
 	}
 	late := true
-	for _, step := range s.windows.Plan(s.near.kept, r.Timestamp, now) {
+	s.steps = s.windows.AppendPlan(s.steps[:0], s.near.kept, r.Timestamp, now)
+	for _, step := range s.steps {
 		late = late && !step.Counts
 		if err := s.put(r, kb, step); err != nil {
 			return err

@@ -1,6 +1,7 @@
 package windows
 
 import (
+	"cmp"
 	"errors"
 	"slices"
 	"time"
@@ -60,16 +61,22 @@ func (w Sliding) Closed(start, streamTime int64) bool { return w.Late(start, str
 // is kept, unless it is empty. So a window at s holds what the last kept one before it holds, if any record of that is still
 // in it at s; and nothing otherwise.
 func (w Sliding) Plan(kept []Kept, t, streamTime int64) []Step {
-	var steps []Step
+	return w.AppendPlan(nil, kept, t, streamTime)
+}
+
+// AppendPlan appends the windows of [Sliding.Plan] to steps, for callers who plan often and keep a buffer.
+func (w Sliding) AppendPlan(steps []Step, kept []Kept, t, streamTime int64) []Step {
 	add := func(s Step) {
 		if !w.Closed(s.Start, streamTime) {
 			steps = append(steps, s)
 		}
 	}
-	have := make(map[int64]bool, len(kept))
+	have := func(start int64) bool {
+		_, ok := slices.BinarySearchFunc(kept, start, func(k Kept, start int64) int { return cmp.Compare(k.Start, start) })
+		return ok
+	}
 	previous := int64(None) // the last record before this one, where it matters
 	for i, k := range kept {
-		have[k.Start] = true
 		if k.Latest < t {
 			previous = max(previous, k.Latest)
 		}
@@ -78,7 +85,7 @@ func (w Sliding) Plan(kept []Kept, t, streamTime int64) []Step {
 		}
 	}
 	left := max(0, t-w.Difference.Milliseconds())
-	if !have[left] {
+	if !have(left) {
 		base, latest := holds(kept, left), t
 		if base != None {
 			latest = max(latest, kept[base].Latest)
@@ -86,11 +93,11 @@ func (w Sliding) Plan(kept []Kept, t, streamTime int64) []Step {
 		add(Step{Start: left, Base: base, Latest: latest, Counts: true})
 	}
 	// The window behind the previous record was empty, and this record is the first in it.
-	if behind := previous + 1; behind > max(0, left) && behind <= t && !have[behind] {
+	if behind := previous + 1; behind > max(0, left) && behind <= t && !have(behind) {
 		add(Step{Start: behind, Base: None, Latest: t, Counts: true})
 	}
 	// What came behind this record before it has a window without it.
-	if right := later(t, time.Millisecond); right > t && !have[right] {
+	if right := later(t, time.Millisecond); right > t && !have(right) {
 		if base := holds(kept, right); base != None {
 			add(Step{Start: right, Base: base, Latest: kept[base].Latest})
 		}
