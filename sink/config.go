@@ -66,6 +66,8 @@ type Config struct {
 	BatchRecords int
 	BatchBytes   int64
 	Linger       time.Duration
+	// BufferBytes is how much of the topic may wait for the database, beyond Kafka.FetchBytes. Default 16 MiB.
+	BufferBytes int64
 	// Timeout of one transaction with the database. Default 1m. Whatever takes longer is cut off and tried again.
 	Timeout time.Duration
 	// StopTimeout is how long the transaction in flight is waited for when Run ends, or a partition goes to another instance. Default 10s.

@@ -88,7 +88,15 @@ func (r *reader) setKey(c Config) error {
 			return nil, err
 		}
 		v, err := inner(w.Key)
-		return []any{v, time.UnixMilli(w.Start).UTC(), time.UnixMilli(w.End).UTC()}, err
+		if err != nil {
+			return nil, err
+		}
+		start, err := instant(time.UnixMilli(w.Start))
+		if err != nil {
+			return nil, err
+		}
+		end, err := instant(time.UnixMilli(w.End))
+		return []any{v, start, end}, err
 	}
 	return windows.Err()
 }
@@ -103,7 +111,13 @@ func keyDecoder(format string) (func([]byte) (any, error), expr.Type, error) {
 	case !ok:
 		return nil, 0, &ConfigError{Field: "Content.KeyFormat", Reason: "sinks read no " + format}
 	case typ == expr.Timestamp:
-		return func(b []byte) (any, error) { return serde.Time().Decode(b) }, typ, nil
+		return func(b []byte) (any, error) {
+			v, err := serde.Time().Decode(b)
+			if err != nil {
+				return nil, err
+			}
+			return instant(v)
+		}, typ, nil
 	case typ == expr.JSON:
 		typ = expr.String
 	}
@@ -118,6 +132,14 @@ func keyDecoder(format string) (func([]byte) (any, error), expr.Type, error) {
 			return v, err
 		}
 	}, typ, nil
+}
+
+// instant is a time that databases have, within the years that expressions know as well.
+func instant(t time.Time) (time.Time, error) {
+	if t = t.UTC(); t.Year() < 1 || t.Year() > 9999 {
+		return t, errors.New("an instant before the year 1 or after 9999")
+	}
+	return t, nil
 }
 
 var errNoKey = &processor.DeserializationError{Reason: "null key", Err: errors.New("a table's record has no key")}

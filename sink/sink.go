@@ -52,7 +52,7 @@ func New(cfg Config) (*Sink, error) {
 func (c Config) changes() changes.Config {
 	return changes.Config{
 		Kafka: c.Kafka, Group: c.ID(), Topic: c.Topic, BatchRecords: c.BatchRecords, BatchBytes: c.BatchBytes, Linger: c.Linger,
-		Idle: c.Idle, Logger: c.Logger,
+		BufferBytes: c.BufferBytes, Idle: c.Idle, Logger: c.Logger,
 	}
 }
 

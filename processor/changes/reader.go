@@ -90,7 +90,7 @@ func (r *reader) callbacks(ctx context.Context) []kgo.Opt {
 		}),
 		kgo.OnPartitionsRevoked(gone),
 		kgo.OnPartitionsLost(gone),
-		// What the group has committed is nobody's word here.
+		// What the group has committed is nobody's word here: an epoch in it would be compared with the log, and may end Run.
 		kgo.AdjustFetchOffsetsFn(func(_ context.Context, offsets map[string]map[int32]kgo.Offset) (map[string]map[int32]kgo.Offset, error) {
 			for _, partitions := range offsets {
 				for id := range partitions {

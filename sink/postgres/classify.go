@@ -13,6 +13,7 @@ import (
 // SQLSTATE codes that are told apart.
 const (
 	insufficientPrivilege = "42501"
+	readOnly              = "25006" // a server that is no primary, or not any more
 	programLimit          = "54000" // a key too long for an index, JSON that is too large
 	withCheckOption       = "44000" // of a view
 )
@@ -51,10 +52,23 @@ func hasCode(err error, code string) bool {
 	return ok && e.Code == code
 }
 
+// stateError is the database's error without its details.
+type stateError struct {
+	op  string
+	err *pgconn.PgError
+}
+
+func (e *stateError) Error() string {
+	return fmt.Sprintf("postgres: %s: %s (SQLSTATE %s)", e.op, e.err.Message, e.err.Code)
+}
+
+// Unwrap returns the database's error.
+func (e *stateError) Unwrap() error { return e.err }
+
 // plain is an error for logs: the database's without its details, which may hold rows.
 func plain(op string, err error) error {
 	if e, ok := errors.AsType[*pgconn.PgError](err); ok {
-		return fmt.Errorf("postgres: %s: %s (SQLSTATE %s)", op, e.Message, e.Code)
+		return &stateError{op: op, err: e}
 	}
 	return fmt.Errorf("postgres: %s: %w", op, err)
 }

@@ -184,3 +184,24 @@ func TestConfig(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestReadOnly: a server that takes no writes for the moment, such as a primary that is one no more, is away.
+func TestReadOnly(t *testing.T) {
+	s := server(t)
+	db := connect(t, s)
+	name := newSchema(t, db)
+	target := newTestTarget(t, s, name, nil, func(c *Config) { c.URL += "&default_transaction_read_only=on" })
+	err := target.Open(t.Context(), tableSchema)
+	if _, fits := errors.AsType[*sink.SchemaError](err); fits || !hasCode(err, readOnly) || !strings.Contains(err.Error(), readOnly) {
+		t.Errorf("%v, want that it is read only", err)
+	}
+	if err := newTestTarget(t, s, name, nil).Open(t.Context(), tableSchema); err != nil {
+		t.Fatal(err)
+	}
+	if err := target.Open(t.Context(), tableSchema); err != nil { // nothing is to be made
+		t.Fatal(err)
+	}
+	if _, err := target.Begin(t.Context(), testPlace, 0); !hasCode(err, readOnly) {
+		t.Errorf("%v, want that it is read only", err)
+	}
+}

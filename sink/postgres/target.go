@@ -68,6 +68,9 @@ func (t *Target) Open(ctx context.Context, schema sink.Schema) error {
 	}
 	offsets := pgx.Identifier{t.cfg.Schema, t.cfg.OffsetsTable}.Sanitize()
 	if err := t.settle(ctx, l, offsets); err != nil {
+		if hasCode(err, readOnly) {
+			t.pool.Reset()
+		}
 		return err
 	}
 	const where = " where sink = $1 and topic = $2 and partition = $3"
@@ -102,6 +105,9 @@ func (t *Target) Begin(ctx context.Context, place sink.Place, start int64) (at s
 		return err
 	})
 	if err := t.pool.SendBatch(ctx, &b).Close(); err != nil {
+		if hasCode(err, readOnly) {
+			t.pool.Reset() // so that the primary is looked for
+		}
 		return at, plain("read the offset", err)
 	}
 	return at, nil
