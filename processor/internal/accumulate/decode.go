@@ -3,6 +3,7 @@ package accumulate
 import (
 	"encoding/binary"
 	"math"
+	"slices"
 	"time"
 )
 
@@ -44,9 +45,11 @@ type reader struct {
 // state reads into s and returns the name of the column it came to.
 func (r *reader) state(s *State) (column string) {
 	p := s.plan
-	if r.byte() != version {
+	first := r.byte()
+	if first&^ofResult != version {
 		r.fail("another version")
 	}
+	s.fromResult = first&ofResult != 0
 	if mark := r.take(2); mark != nil && binary.LittleEndian.Uint16(mark) != p.mark {
 		r.fail("it is of other functions")
 	}
@@ -87,6 +90,7 @@ func (c *column) read(r *reader, x *cell) {
 		}
 	case fnFirst, fnLatest:
 		x.at = r.varint()
+	default: // they count no values, or know by themselves
 	}
 	switch c.fn {
 	case fnCount:
@@ -224,17 +228,19 @@ func (r *reader) distinct(d *distinct) {
 	switch form := r.byte(); {
 	case form == formDense:
 		b := r.take(denseBytes)
-		for i := range uint32(len(b) / 3 * 4) {
-			if (&distinct{dense: b}).rank(i) > maxRank {
+		for i := 0; i < len(b); i += 3 {
+			word := uint32(b[i]) | uint32(b[i+1])<<8 | uint32(b[i+2])<<16
+			if max(word&63, word>>6&63, word>>12&63, word>>18) > maxRank {
 				r.fail("a register that is too great")
 				return
 			}
 		}
-		d.dense = append([]byte(nil), b...)
+		d.dense = slices.Clone(b)
 	case form == formSparse:
 		r.sparse(d)
 	case form <= maxExact && form > 0:
 		b := r.take(int(form) * 8)
+		d.exact = make([]uint64, 0, len(b)/8)
 		for ; len(b) > 0; b = b[8:] {
 			h := binary.LittleEndian.Uint64(b)
 			if n := len(d.exact); n > 0 && d.exact[n-1] >= h {

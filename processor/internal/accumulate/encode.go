@@ -5,8 +5,12 @@ import (
 	"math"
 )
 
-// version is the first byte of a state.
-const version = 1
+const (
+	// version is the first byte of a state.
+	version = 1
+	// ofResult is a bit of the first byte: the state was made of a result once.
+	ofResult = 0x80
+)
 
 // The forms of distinct are told apart by a byte: up to maxExact it is how many hashes there are.
 const (
@@ -19,7 +23,11 @@ const (
 // They are the version and the plan's mark; then, unless the state is empty, how many records there are (a varint, if the plan counts
 // them), one bit per column for whether it has had a value, and what is kept of those that have. DESIGN.md has the forms.
 func (p *Plan) AppendState(dst []byte, s *State) []byte {
-	dst = append(dst, version)
+	first := byte(version)
+	if s.fromResult {
+		first |= ofResult
+	}
+	dst = append(dst, first)
 	dst = binary.LittleEndian.AppendUint16(dst, p.mark)
 	if s.rows == 0 {
 		return dst

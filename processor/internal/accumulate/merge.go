@@ -3,8 +3,8 @@ package accumulate
 import "slices"
 
 // Merge returns the state of the records of both, as if those of a had been added first and then those of b: of equal times, first
-// is a's and latest is b's. Of a value that both have in top_k it keeps the greater By, as which came last is not known. a and b stay
-// as they are. An error is an [*Error], or [ErrOtherPlan].
+// is a's and latest is b's. Of a value that both have in top_k it keeps the greater By, as which came last is not known. Sums of
+// doubles are added as sums: the last digit may differ. a and b stay as they are. An error is an [*Error], or [ErrOtherPlan].
 func (p *Plan) Merge(a, b *State) (*State, error) {
 	if a.plan != p || b.plan != p {
 		return nil, ErrOtherPlan
@@ -74,6 +74,7 @@ func (c *column) merge(x, b *cell) (reason string) {
 		x.distinct.merge(&b.distinct)
 	case fnQuantile:
 		x.quantile.merge(&b.quantile)
+	default: // count is counted
 	}
 	return ""
 }

@@ -61,6 +61,8 @@ type Plan struct {
 	columns []column
 	// mark tells states of other functions apart: it is part of each state.
 	mark uint16
+	// countsRecords says that there is a count of records.
+	countsRecords bool
 	// countsRows says that a state holds how many records it is of. It does where something depends on it: a count of records, or
 	// that records can be taken out again.
 	countsRows bool
@@ -89,7 +91,7 @@ func NewPlan(functions []Function) (*Plan, error) {
 	if len(wrong) > 0 {
 		return nil, errors.Join(wrong...)
 	}
-	p.countsRows = p.countsRows || p.reversible
+	p.countsRows = p.countsRecords || p.reversible
 	p.mark = p.makeMark()
 	return p, nil
 }
@@ -110,12 +112,13 @@ func (f Function) wrong() (reason, hint string) {
 	switch fn {
 	case fnSum, fnAvg, fnQuantile:
 		if !k.numeric() {
-			return fmt.Sprintf("%s takes no %s", f.Kind, f.Type), "int and double have one"
+			return fmt.Sprintf("%s takes no %s", f.Kind, f.Type), "want int or double"
 		}
 	case fnMin, fnMax:
 		if !k.ordered() {
-			return fmt.Sprintf("%s takes no %s", f.Kind, f.Type), "int, double, string, timestamp and duration have one"
+			return fmt.Sprintf("%s takes no %s", f.Kind, f.Type), "want int, double, string, timestamp or duration"
 		}
+	default: // they take values of any type
 	}
 	switch {
 	case fn == fnTopK && (f.K < 1 || f.K > maxK):
@@ -126,6 +129,25 @@ func (f Function) wrong() (reason, hint string) {
 	return "", ""
 }
 
+// Columns describes the results, in their order.
+func (p *Plan) Columns() []Column {
+	columns := make([]Column, len(p.columns))
+	for i, c := range p.columns {
+		columns[i] = Column{Name: c.name, Type: c.result().String()}
+	}
+	return columns
+}
+
+// Reversible tells whether records can be taken out again: of count, sum and avg.
+func (p *Plan) Reversible() bool { return p.reversible }
+
+// ResultIsState tells whether what [Plan.AppendResult] writes can be read back by [Plan.DecodeResult], so that nothing else must be
+// stored: of count, sum, min and max, as long as records are added only. first and latest need their times, which results do not have.
+func (p *Plan) ResultIsState() bool { return p.ownResult }
+
+// New returns the state of no records.
+func (p *Plan) New() *State { return &State{plan: p, cells: make([]cell, len(p.columns))} }
+
 // add takes over a function that nothing is wrong with.
 func (p *Plan) add(f Function) {
 	c := column{name: f.Name, fn: functionOf(f.Kind), kind: kindOf(f.Type)}
@@ -135,7 +157,7 @@ func (p *Plan) add(f Function) {
 		if c.kind = 0; f.Of {
 			c.kind = kindJSON // of any type: it is not looked at
 		}
-		p.countsRows = p.countsRows || !f.Of
+		p.countsRecords = p.countsRecords || !f.Of
 	case fnSum:
 	case fnAvg:
 		p.ownResult = false
@@ -164,15 +186,6 @@ func (p *Plan) makeMark() uint16 {
 	return uint16(xxhash.Sum64(b))
 }
 
-// Columns describes the results, in their order.
-func (p *Plan) Columns() []Column {
-	columns := make([]Column, len(p.columns))
-	for i, c := range p.columns {
-		columns[i] = Column{Name: c.name, Type: c.result().String()}
-	}
-	return columns
-}
-
 // result is the type of a column.
 func (c *column) result() kind {
 	switch c.fn {
@@ -186,14 +199,3 @@ func (c *column) result() kind {
 		return c.kind
 	}
 }
-
-// Reversible tells whether records can be taken out again: of count, sum and avg.
-func (p *Plan) Reversible() bool { return p.reversible }
-
-// ResultIsState tells whether what [Plan.AppendResult] writes can be read back by [Plan.DecodeResult], so that nothing else must be
-// stored: of count, sum, min and max, as long as records are added only. first and latest need their times, which results do not have.
-func (p *Plan) ResultIsState() bool { return p.ownResult }
-
-// New returns the state of no records.
-func (p *Plan) New() *State { return &State{plan: p, cells: make([]cell, len(p.columns))} }
-

@@ -73,6 +73,15 @@ func (r *reader) result(s *State) (column string) {
 	if r.byte() != '}' {
 		r.fail("no end of the object")
 	}
+	for i := range s.cells {
+		switch {
+		case s.cells[i].n <= s.rows:
+		case s.plan.countsRecords:
+			r.fail("more values than records")
+		default:
+			s.rows = s.cells[i].n
+		}
+	}
 	return ""
 }
 
@@ -148,22 +157,21 @@ func (r *reader) text() string {
 		r.fail("no string")
 		return ""
 	}
-	escaped := false
 	for i := 1; i < len(r.left); i++ {
 		switch r.left[i] {
 		case '\\':
-			escaped = true
 			i++
 		case '"':
-			return r.unquote(r.take(i+1), escaped)
+			return r.unquote(r.take(i + 1))
 		}
 	}
 	r.fail("no string")
 	return ""
 }
 
-func (r *reader) unquote(quoted []byte, escaped bool) string {
-	if !escaped {
+// unquote returns what a string in quotes stands for.
+func (r *reader) unquote(quoted []byte) string {
+	if bytes.IndexByte(quoted, '\\') < 0 {
 		return string(quoted[1 : len(quoted)-1])
 	}
 	var s string

@@ -120,6 +120,7 @@ func (c *column) check(x *cell, in Input) (reason string) {
 		}
 	case fnTopK:
 		return x.top.check(in.By)
+	default: // any value will do
 	}
 	if c.fn != fnSum && c.fn != fnAvg {
 		return ""
@@ -225,6 +226,7 @@ func (c *column) subtract(x *cell, v any) {
 		x.value.f -= valueOf(v).f
 	case fnAvg:
 		x.subtractWide(valueOf(v))
+	default: // count is counted, and the others take nothing out
 	}
 }
 

@@ -46,8 +46,8 @@ func (k kind) numeric() bool { return k == kindInt || k == kindDouble }
 
 // value is a value that is not null. Its kind is known from where it is kept.
 type value struct {
-	n    int64  // of int and duration; 0 or 1 of bool; seconds since 1970 of timestamp
-	frac int32  // nanoseconds of timestamp
+	n    int64 // of int and duration; 0 or 1 of bool; seconds since 1970 of timestamp
+	frac int32 // nanoseconds of timestamp
 	f    float64
 	text string // of string, bytes and json
 }
