@@ -474,3 +474,55 @@ func TestStaleWhileRunning(t *testing.T) {
 		t.Errorf("a stream deletes nothing: %v", err)
 	}
 }
+
+// slow is a target whose transactions take until they are let go, or cut off.
+type slow struct {
+	*memory
+	begun chan struct{}
+	done  chan struct{} // nil: never
+}
+
+func (s slow) Apply(ctx context.Context, b Batch) (Result, error) {
+	close(s.begun)
+	select {
+	case <-s.done:
+		return s.memory.Apply(ctx, b)
+	case <-ctx.Done():
+		return Result{}, context.Cause(ctx)
+	}
+}
+
+// TestStopWaits: the transaction in flight is waited for when a sink ends, and cut off when that takes too long.
+func TestStopWaits(t *testing.T) {
+	k := newKafka(t, "compact")
+	k.write("a=1")
+	for _, cutOff := range []bool{false, true} {
+		target := slow{memory: newMemory(), begun: make(chan struct{})}
+		cfg := k.config(target.memory)
+		cfg.Idle = time.Hour
+		if cutOff {
+			cfg.StopTimeout = time.Millisecond
+		} else {
+			target.done = make(chan struct{})
+		}
+		cfg.Target = target
+		ended, end := runs(t, cfg)
+		<-target.begun
+		stopped := make(chan error, 1)
+		go func() { stopped <- end() }()
+		if !cutOff {
+			select {
+			case <-ended:
+				t.Error("ended before the transaction")
+			default:
+			}
+			close(target.done)
+		}
+		if err := <-stopped; err != nil {
+			t.Error(err)
+		}
+		if have := len(target.rows) == 1; have == cutOff {
+			t.Errorf("cut off %v: rows %v", cutOff, target.rows)
+		}
+	}
+}
