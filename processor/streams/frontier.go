@@ -20,9 +20,9 @@ func (f *frontier) put(row []byte) {
 func (f *frontier) passed(row []byte) { *f = append(append((*f)[:0], row...), 0) }
 
 // from is the beginning of a scan: the frontier, at least first. It is the caller's.
-func (f frontier) from(first ...byte) []byte {
-	if bytes.Compare(f, first) < 0 {
+func (f *frontier) from(first ...byte) []byte {
+	if bytes.Compare(*f, first) < 0 {
 		return first
 	}
-	return slices.Clone([]byte(f))
+	return slices.Clone([]byte(*f))
 }
