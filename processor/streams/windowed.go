@@ -30,7 +30,7 @@ type SessionWindowed[K, V any] struct {
 }
 
 // WindowedBy splits a grouped stream by windows: windows.Tumbling and windows.Hopping, windows.Sliding, windows.Unlimited (upstream's
-// KGroupedStream.windowedBy). A window is closed when stream time, which the task's records move, has passed its end and the grace; what
+// KGroupedStream.windowedBy). A window is closed when stream time, which the records that come here move, has passed its end and the grace; what
 // comes later for it is dropped and counted.
 func WindowedBy[K, V any, W windows.Time | windows.Sliding | windows.Unlimited](g *Grouped[K, V], w W) *TimeWindowed[K, V] {
 	return &TimeWindowed[K, V]{g: g, kind: kindOf(w)}
