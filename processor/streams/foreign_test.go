@@ -17,25 +17,17 @@ func foreignKey(_, v string) (string, bool) {
 	return f, ok
 }
 
-func innerForeign(b *streams.Builder) {
-	l, r := tables(b)
-	streams.ToStream(streams.JoinForeign(l, r, foreignKey, plus)).To("out")
+func (s scope) innerForeign() {
+	l, r := s.tables()
+	streams.ToStream(streams.JoinForeign(l, r, foreignKey, plus)).To(s.of("out"))
 }
 
-func leftForeign(b *streams.Builder) {
-	l, r := tables(b)
-	streams.ToStream(streams.LeftJoinForeign(l, r, foreignKey, leftPlus)).To("out")
-}
+func innerForeign(b *streams.Builder) { scope{Builder: b}.innerForeign() }
 
-// TestForeignJoin: the results of a join on a foreign key (KIP-213), for what upstream's tests of it do.
-func TestForeignJoin(t *testing.T) {
-	t.Parallel()
-	for name, tt := range map[string]struct {
-		build func(b *streams.Builder)
-		steps []step
-		drops map[string]int
-	}{
-		"inner": {innerForeign, []step{
+// foreignJoins are the results of a join on a foreign key (KIP-213), for what upstream's tests of it do.
+func foreignJoins() []vector {
+	return []vector{
+		{name: "foreign inner", build: scope.innerForeign, steps: []step{
 			{"L 1 a:x 1", nil},
 			{"R a A 2", []string{"1=a:x+A@2"}},
 			{"L 2 a:y 3", []string{"2=a:y+A@3"}},
@@ -55,8 +47,11 @@ func TestForeignJoin(t *testing.T) {
 			{"L 4 - 16", nil},
 			{"R - x 17", nil},
 			{"L - b:x 18", nil},
-		}, map[string]int{"null foreign key": 2, "null key": 2}},
-		"left": {leftForeign, []step{
+		}, drops: map[string]int{"null foreign key": 2, "null key": 2}},
+		{name: "foreign left", build: func(s scope) {
+			l, r := s.tables()
+			streams.ToStream(streams.LeftJoinForeign(l, r, foreignKey, leftPlus)).To(s.of("out"))
+		}, steps: []step{
 			{"L 1 a:x 1", []string{"1=a:x+null@1"}},
 			{"R a A 2", []string{"1=a:x+A@2"}},
 			{"L 2 none 3", []string{"2=none+null@3"}},
@@ -68,16 +63,17 @@ func TestForeignJoin(t *testing.T) {
 			{"L 2 - 8", []string{"2=-@8"}},
 			{"L 1 - 9", []string{"1=-@9"}},
 			{"R b B 10", nil},
-		}, map[string]int{}},
-	} {
+		}},
+	}
+}
+
+func TestForeignJoin(t *testing.T) {
+	t.Parallel()
+	for _, v := range foreignJoins() {
 		for _, partitions := range []map[string]int32{nil, {"left": 3, "right": 5}} {
-			t.Run(name, func(t *testing.T) {
+			t.Run(v.name, func(t *testing.T) {
 				t.Parallel()
-				b := newJoinBench(t, streamstest.Config{Partitions: partitions}, tt.build)
-				for _, s := range tt.steps {
-					b.run([]step{s})
-				}
-				b.dropped(tt.drops)
+				v.drive(t, streamstest.Config{Partitions: partitions})
 			})
 		}
 	}
@@ -179,5 +175,7 @@ func TestForeignJoinPartitionedOtherwise(t *testing.T) {
 	if d := cmp.Diff(want, streamstest.ReadMap(b.out)); d != "" {
 		t.Errorf("(-want +got)\n%s", d)
 	}
-	b.dropped(map[string]int{})
+	if d := cmp.Diff(map[string]int{}, b.d.Dropped()); d != "" {
+		t.Errorf("dropped (-want +got)\n%s", d)
+	}
 }

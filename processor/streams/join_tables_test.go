@@ -12,15 +12,16 @@ import (
 	"github.com/statemesh/statemesh/serde"
 )
 
-// TestJoinGlobal: streams meet a global table by a key that they have in their values; nothing is repartitioned.
-func TestJoinGlobal(t *testing.T) {
-	t.Parallel()
-	for name, tt := range map[string]struct {
-		left  bool
-		steps []step
-		drops map[string]int
-	}{
-		"inner": {false, []step{
+// globalJoins: streams meet a global table by a key that they have in their values; nothing is repartitioned.
+func globalJoins() []vector {
+	global := func(s scope) (*streams.Stream[string, string], *streams.GlobalTable[string, string]) {
+		return s.texts("left"), streams.GlobalTableFrom(s.Builder, s.of("right"), serde.String(), serde.String(), s.kept("everywhere"))
+	}
+	return []vector{
+		{name: "global inner", build: func(s scope) {
+			l, g := global(s)
+			streams.JoinGlobal(l, g, foreignKey, plus).To(s.of("out"))
+		}, steps: []step{
 			{"R a A 1", nil},
 			{"L k a:x 2", []string{"k=a:x+A@2"}},
 			{"L k b:x 3", nil},
@@ -33,48 +34,37 @@ func TestJoinGlobal(t *testing.T) {
 			{"R a - 1", nil},
 			{"R - x 1", nil},
 			{"L k a:x 8", nil},
-		}, map[string]int{"null key": 2, "null value": 1}},
-		"left": {true, []step{
+		}, drops: map[string]int{"null key": 2, "null value": 1}},
+		{name: "global left", build: func(s scope) {
+			l, g := global(s)
+			streams.LeftJoinGlobal(l, g, foreignKey, leftPlus).To(s.of("out"))
+		}, steps: []step{
 			{"R a A 1", nil},
 			{"L k a:x 2", []string{"k=a:x+A@2"}},
 			{"L k b:x 3", []string{"k=b:x+null@3"}},
 			{"L k none 5", []string{"k=none+null@5"}},
 			{"L k - 6", nil},
 			{"L - none 7", []string{"=none+null@7"}},
-		}, map[string]int{"null value": 1}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			b := newJoinBench(t, streamstest.Config{}, func(b *streams.Builder) {
-				l := streams.From(b, "left", serde.String(), serde.String())
-				g := streams.GlobalTableFrom(b, "right", serde.String(), serde.String(), "everywhere")
-				if tt.left {
-					streams.LeftJoinGlobal(l, g, foreignKey, leftPlus).To("out")
-				} else {
-					streams.JoinGlobal(l, g, foreignKey, plus).To("out")
-				}
-			})
-			b.run(tt.steps)
-			b.dropped(tt.drops)
-		})
+		}, drops: map[string]int{"null value": 1}},
 	}
 }
 
-// TestJoinTableAsOf: a versioned table is joined as it was at the time of the record, and with a grace records wait for what belongs to
-// their time (KIP-923).
-func TestJoinTableAsOf(t *testing.T) {
+func TestJoinGlobal(t *testing.T) {
 	t.Parallel()
-	history := streams.History(100 * time.Millisecond)
-	build := func(opts ...streams.Option) func(b *streams.Builder) {
-		return func(b *streams.Builder) {
-			l := streams.From(b, "left", serde.String(), serde.String())
-			r := streams.TableFrom(b, "right", serde.String(), serde.String(), "versions", history)
-			streams.LeftJoinTable(l, r, leftPlus, opts...).To("out")
+	driveAll(t, globalJoins())
+}
+
+// joinsAsOf: a versioned table is joined as it was at the time of the record, and with a grace records wait for what belongs to their
+// time (KIP-923).
+func joinsAsOf() []vector {
+	build := func(opts ...streams.Option) func(s scope) {
+		return func(s scope) {
+			r := s.table("right", "versions", streams.History(100*time.Millisecond))
+			streams.LeftJoinTable(s.texts("left"), r, leftPlus, append(opts, streams.Named(s.of("as-of")))...).To(s.of("out"))
 		}
 	}
-	t.Run("at once", func(t *testing.T) {
-		t.Parallel()
-		newJoinBench(t, streamstest.Config{}, build()).run([]step{
+	return []vector{
+		{name: "as of: at once", build: build(), steps: []step{
 			{"R k a 10", nil},
 			{"R k b 20", nil},
 			{"L k A 15", []string{"k=A+a@15"}},
@@ -85,12 +75,8 @@ func TestJoinTableAsOf(t *testing.T) {
 			{"L k D 5", []string{"k=D+null@5"}},
 			{"R k c 12", nil},
 			{"L k E 16", []string{"k=E+c@16"}},
-		})
-	})
-	t.Run("with grace", func(t *testing.T) {
-		t.Parallel()
-		b := newJoinBench(t, streamstest.Config{}, build(streams.JoinGrace(10*time.Millisecond)))
-		b.run([]step{
+		}},
+		{name: "as of: with grace", build: build(streams.JoinGrace(10 * time.Millisecond)), steps: []step{
 			{"L k A 15", nil},
 			{"R k a 10", nil},
 			{"L k B 12", nil},
@@ -102,16 +88,22 @@ func TestJoinTableAsOf(t *testing.T) {
 			{"L - F 20", []string{"=F+null@20"}},
 			{"L k - 23", nil},
 			{"L z G 40", []string{"k=A+b@15", "k=D+b@22"}},
-		})
-		b.dropped(map[string]int{"null value": 1})
-	})
+		}, drops: map[string]int{"null value": 1}},
+	}
+}
+
+func TestJoinTableAsOf(t *testing.T) {
+	t.Parallel()
+	driveAll(t, joinsAsOf())
+	grace := func(history ...streams.Option) func(b *streams.Builder) {
+		return func(b *streams.Builder) {
+			r := scope{Builder: b}.table("right", "", history...)
+			streams.LeftJoinTable(texts(b, "left"), r, leftPlus, streams.JoinGrace(101*time.Millisecond)).To("out")
+		}
+	}
 	for want, build := range map[string]func(b *streams.Builder){
-		"beyond the table's history of 100ms": build(streams.JoinGrace(101 * time.Millisecond)),
-		"needs a versioned table": func(b *streams.Builder) {
-			l := streams.From(b, "left", serde.String(), serde.String())
-			r := streams.TableFrom(b, "right", serde.String(), serde.String(), "")
-			streams.JoinTable(l, r, plus, streams.JoinGrace(time.Millisecond)).To("out")
-		},
+		"beyond the table's history of 100ms": grace(streams.History(100 * time.Millisecond)),
+		"needs a versioned table":             grace(),
 	} {
 		b := streams.NewBuilder()
 		build(b)
@@ -121,77 +113,67 @@ func TestJoinTableAsOf(t *testing.T) {
 	}
 }
 
-// TestVersionedTablesOutOfOrder: what came late into a versioned table changes no join (KIP-914).
-func TestVersionedTablesOutOfOrder(t *testing.T) {
-	t.Parallel()
-	b := newJoinBench(t, streamstest.Config{}, func(b *streams.Builder) {
-		l, r := tables(b, streams.History(time.Hour))
-		streams.ToStream(streams.LeftJoinTables(l, r, leftPlus)).To("out")
-	})
-	b.run([]step{
-		{"L k A 10", []string{"k=A+null@10"}}, {"L k B 5", nil}, {"R k a 9", []string{"k=A+a@10"}}, {"R k b 8", nil}, {"R k c 11", []string{"k=A+c@11"}},
-	})
-	b.dropped(map[string]int{"out of order": 2})
+// tablesOutOfOrder: what came late into a versioned table changes no join (KIP-914). In tables that are not versioned the last record of a
+// key counts, however old, as upstream.
+func tablesOutOfOrder() []vector {
+	return []vector{
+		{name: "versioned tables out of order", build: func(s scope) {
+			l, r := s.tables(streams.History(time.Hour))
+			streams.ToStream(streams.LeftJoinTables(l, r, leftPlus)).To(s.of("out"))
+		}, steps: []step{
+			{"L k A 10", []string{"k=A+null@10"}}, {"L k B 5", nil}, {"R k a 9", []string{"k=A+a@10"}}, {"R k b 8", nil}, {"R k c 11", []string{"k=A+c@11"}},
+		}, drops: map[string]int{"out of order": 2}},
+		{name: "tables out of order", build: func(s scope) {
+			l, r := s.tables()
+			streams.ToStream(streams.JoinTables(l, r, plus)).To(s.of("out"))
+		}, steps: []step{
+			{"L k A 10", nil}, {"R k a 20", []string{"k=A+a@20"}}, {"L k B 5", []string{"k=B+a@20"}}, {"R k b 3", []string{"k=B+b@5"}},
+		}},
+	}
 }
 
-// TestTablesOutOfOrder: the last record of a key counts in tables that are not versioned, however old, as upstream.
 func TestTablesOutOfOrder(t *testing.T) {
 	t.Parallel()
-	b := newJoinBench(t, streamstest.Config{}, func(b *streams.Builder) {
-		l, r := tables(b)
-		streams.ToStream(streams.JoinTables(l, r, plus)).To("out")
-	})
-	b.run([]step{{"L k A 10", nil}, {"R k a 20", []string{"k=A+a@20"}}, {"L k B 5", []string{"k=B+a@20"}}, {"R k b 3", []string{"k=B+b@5"}}})
+	driveAll(t, tablesOutOfOrder())
 }
 
-// TestDerivedTables: filters tell no tombstones of what was never there where old values are known, and views need no store.
-func TestDerivedTables(t *testing.T) {
-	t.Parallel()
+// derivedTables: filters tell no tombstones of what was never there where old values are known, and views need no store.
+func derivedTables() []vector {
 	short := func(_, v string) bool { return len(v) < 3 }
 	loud := func(_, v string) string { return v + "!" }
-	for name, tt := range map[string]struct {
-		table func(b *streams.Builder) *streams.Table[string, string]
-		want  map[int][]string
-	}{
-		"of a table without a store": {func(b *streams.Builder) *streams.Table[string, string] {
-			return streams.TableFrom(b, "left", serde.String(), serde.String(), "").Filter(short)
-		}, map[int][]string{0: {"k=-@1"}, 1: {"k=A@2"}, 2: {"k=-@3"}, 3: {"k=-@4"}, 4: {"k=B@5"}}},
-		"of a table with a store": {func(b *streams.Builder) *streams.Table[string, string] {
-			return streams.TableFrom(b, "left", serde.String(), serde.String(), "lefts").Filter(short)
-		}, map[int][]string{1: {"k=A@2"}, 2: {"k=-@3"}, 4: {"k=B@5"}}},
-		"with a store": {func(b *streams.Builder) *streams.Table[string, string] {
-			t := streams.TableFrom(b, "left", serde.String(), serde.String(), "lefts")
-			return streams.MapTableValues(t.FilterNot(func(k, v string) bool { return !short(k, v) }, streams.As("short")), loud, streams.As("loud"))
-		}, map[int][]string{1: {"k=A!@2"}, 2: {"k=-@3"}, 4: {"k=B!@5"}}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			b := newJoinBench(t, streamstest.Config{}, func(b *streams.Builder) {
-				streams.From(b, "right", serde.String(), serde.String()).Filter(func(_, _ string) bool { return false })
-				streams.ToStream(tt.table(b)).To("out")
-			})
-			for i, in := range []string{"L k long 1", "L k A 2", "L k long 3", "L k - 4", "L k B 5"} {
-				b.run([]step{{in, tt.want[i]}})
-			}
-			if name == "with a store" {
-				if v, ok := streamstest.NewKeyValue(b.d, "loud", serde.String(), serde.String()).Get("k"); v != "B!" || !ok {
-					t.Errorf("store has %q, %t", v, ok)
-				}
-			}
-		})
+	of := func(name string, table func(s scope) *streams.Table[string, string], rows map[string][]string, want map[int][]string) vector {
+		v := vector{name: name, build: func(s scope) { streams.ToStream(table(s)).To(s.of("out")) }, rows: rows}
+		for i, in := range []string{"L k long 1", "L k A 2", "L k long 3", "L k - 4", "L k B 5"} {
+			v.steps = append(v.steps, step{in, want[i]})
+		}
+		return v
 	}
+	return []vector{
+		of("of a table without a store", func(s scope) *streams.Table[string, string] {
+			return s.table("left", "").Filter(short)
+		}, nil, map[int][]string{0: {"k=-@1"}, 1: {"k=A@2"}, 2: {"k=-@3"}, 3: {"k=-@4"}, 4: {"k=B@5"}}),
+		of("of a table with a store", func(s scope) *streams.Table[string, string] {
+			return s.table("left", "lefts").Filter(short)
+		}, map[string][]string{"lefts": {"k=B@5"}}, map[int][]string{1: {"k=A@2"}, 2: {"k=-@3"}, 4: {"k=B@5"}}),
+		of("with a store", func(s scope) *streams.Table[string, string] {
+			few := s.table("left", "lefts").FilterNot(func(k, v string) bool { return !short(k, v) }, streams.As(s.kept("short")))
+			return streams.MapTableValues(few, loud, streams.As(s.kept("loud")))
+		}, map[string][]string{"lefts": {"k=B@5"}, "short": {"k=B@5"}, "loud": {"k=B!@5"}}, map[int][]string{1: {"k=A!@2"}, 2: {"k=-@3"}, 4: {"k=B!@5"}}),
+	}
+}
+
+func TestDerivedTables(t *testing.T) {
+	t.Parallel()
+	driveAll(t, derivedTables())
 }
 
 // TestReuseSourceTopic: a source table is restored from its topic and has no changelog; what reads it in a join neither.
 func TestReuseSourceTopic(t *testing.T) {
 	t.Parallel()
-	b := newJoinBench(t, streamstest.Config{}, func(b *streams.Builder) {
-		b.ReuseSourceTopics()
-		l := streams.From(b, "left", serde.String(), serde.String())
-		r := streams.TableFrom(b, "right", serde.String(), serde.String(), "")
-		streams.JoinTable(l, r, plus).To("out")
-	})
-	b.run([]step{
+	d := vector{build: func(s scope) {
+		s.ReuseSourceTopics()
+		streams.JoinTable(s.texts("left"), s.table("right", ""), plus).To(s.of("out"))
+	}, steps: []step{
 		{"R k a 1", nil},
 		{"L k A 2", []string{"k=A+a@2"}},
 		{"restart", nil},
@@ -199,8 +181,8 @@ func TestReuseSourceTopic(t *testing.T) {
 		{"R k - 4", nil},
 		{"restart", nil},
 		{"L k C 5", nil},
-	})
-	if text := b.d.Describe(); !strings.Contains(text, "right-STATE-STORE-0000000001") {
+	}}.drive(t, streamstest.Config{})
+	if text := d.Describe(); !strings.Contains(text, "right-STATE-STORE-0000000001") {
 		t.Errorf("described as\n%s", text)
 	}
 }

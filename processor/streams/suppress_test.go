@@ -2,7 +2,6 @@ package streams_test
 
 import (
 	"errors"
-	"maps"
 	"testing"
 	"time"
 
@@ -12,71 +11,62 @@ import (
 	"github.com/statemesh/statemesh/serde"
 )
 
-// byValue counts the keys of each value over a table; its changes go to raw, those of Suppress to out.
-func byValue(b *streams.Builder, s streams.Suppressed) {
+// byValue counts the keys of each value over a table.
+func (s scope) byValue() *streams.Table[string, int64] {
 	last := func(_, v string) string { return v }
-	rows := streams.Reduce(streams.GroupByKey(texts(b, "in")), "rows", last, streams.CachingDisabled())
-	counts := streams.CountTable(streams.GroupTable(rows, func(k, v string) (string, string) { return v, k }), "counts", streams.CachingDisabled())
-	streams.ToStream(counts.Suppress(s, streams.Named("held"))).To("out")
-	streams.ToStream(counts).To("raw")
+	rows := streams.Reduce(streams.GroupByKey(s.texts("in")), s.kept("rows"), last, streams.CachingDisabled())
+	groups := streams.GroupTable(rows, func(k, v string) (string, string) { return v, k })
+	return streams.CountTable(groups, s.kept("counts"), streams.CachingDisabled())
 }
 
-// TestSuppress is T8/97 and what else SuppressScenarioTest has of time limits and bounds.
+// suppressed tells of the counts by value what Suppress lets go of.
+func (s scope) suppressed(by streams.Suppressed) {
+	streams.ToStream(s.byValue().Suppress(by, streams.Named(s.of("held")))).To(s.of("out"))
+}
+
+// suppressions are T8/97 and what else SuppressScenarioTest has of time limits and bounds.
+func suppressions() []vector {
+	const begin = "k1=v1@0 k1=v2@1 k2=v1@2"
+	const ever = 100 * 365 * 24 * time.Hour
+	counts := format{value: number64}
+	of := func(by streams.Suppressed) func(s scope) {
+		return func(s scope) { s.suppressed(by) }
+	}
+	return []vector{
+		{name: "not suppressed", build: func(s scope) { streams.ToStream(s.byValue()).To(s.of("out")) }, out: counts, steps: []step{
+			{begin, []string{"v1=1@0", "v1=0@1", "v2=1@1", "v1=1@2"}},
+		}, rows: map[string][]string{"counts": {"v1=1@2", "v2=1@1"}}},
+		{name: "T8/97", build: of(streams.UntilTimeLimit(0, streams.Buffer{})), out: counts, steps: []step{
+			{begin, []string{"v1=1@0", "v1=0@1", "v2=1@1", "v1=1@2"}},
+			{"x=x@3", []string{"x=1@3"}},
+			{"x=y@4", []string{"x=0@4", "y=1@4"}},
+		}, rows: map[string][]string{"counts": {"v1=1@2", "v2=1@1", "x=0@4", "y=1@4"}}},
+		{name: "time limit", build: of(streams.UntilTimeLimit(2*ms, streams.Buffer{})), out: counts, steps: []step{
+			{begin, []string{"v1=1@2"}},
+			{"tick=tick@3", []string{"v2=1@1"}},
+			{"tick=tock@4", nil}, // held back since 3
+		}, rows: map[string][]string{"counts": {"tick=0@4", "tock=1@4", "v1=1@2", "v2=1@1"}}},
+		{name: "records", build: of(streams.UntilTimeLimit(ever, streams.Buffer{MaxRecords: 1, WhenFull: streams.EmitEarly})), out: counts, steps: []step{
+			{begin, []string{"v1=0@1", "v2=1@1"}},
+			{"x=x@3", []string{"v1=1@2"}},
+		}},
+		{name: "bytes", build: of(streams.UntilTimeLimit(ever, streams.Buffer{MaxBytes: 40, WhenFull: streams.EmitEarly})), out: counts, steps: []step{
+			{begin, []string{"v1=0@1", "v2=1@1"}},
+			{"x=x@3", []string{"v1=1@2"}},
+		}},
+	}
+}
+
 func TestSuppress(t *testing.T) {
 	t.Parallel()
-	type step struct{ in, out []string }
-	begin := []string{"k1=v1@0", "k1=v2@1", "k2=v1@2"}
-	const ever = 100 * 365 * 24 * time.Hour
-	for _, c := range []struct {
-		name string
-		s    streams.Suppressed
-		then []step
-	}{
-		{"T8/97", streams.UntilTimeLimit(0, streams.Buffer{}), []step{
-			{begin, []string{"v1=1@0", "v1=0@1", "v2=1@1", "v1=1@2"}},
-			{[]string{"x=x@3"}, []string{"x=1@3"}},
-			{[]string{"x=y@4"}, []string{"x=0@4", "y=1@4"}},
-		}},
-		{"time limit", streams.UntilTimeLimit(2*ms, streams.Buffer{}), []step{
-			{begin, []string{"v1=1@2"}},
-			{[]string{"tick=tick@3"}, []string{"v2=1@1"}},
-			{[]string{"tick=tock@4"}, nil}, // held back since 3
-		}},
-		{"records", streams.UntilTimeLimit(ever, streams.Buffer{MaxRecords: 1, WhenFull: streams.EmitEarly}), []step{
-			{begin, []string{"v1=0@1", "v2=1@1"}},
-			{[]string{"x=x@3"}, []string{"v1=1@2"}},
-		}},
-		{"bytes", streams.UntilTimeLimit(ever, streams.Buffer{MaxBytes: 40, WhenFull: streams.EmitEarly}), []step{
-			{begin, []string{"v1=0@1", "v2=1@1"}},
-			{[]string{"x=x@3"}, []string{"v1=1@2"}},
-		}},
-	} {
-		for _, restart := range []string{"", " with restarts"} {
-			t.Run(c.name+restart, func(t *testing.T) {
-				t.Parallel()
-				d := drive(t, streamstest.Config{}, func(b *streams.Builder) { byValue(b, c.s) })
-				in, out := streamstest.NewInput(d, "in", serde.String(), serde.String()), read(d, serde.Int64())
-				raw := streamstest.NewOutput(d, "raw", serde.String(), serde.Int64())
-				for i, s := range c.then {
-					pipe(in, s.in...)
-					want(t, "out", out(), s.out...)
-					if i == 0 {
-						want(t, "raw", raw.ReadStrings(), "v1=1@0", "v1=0@1", "v2=1@1", "v1=1@2")
-					}
-					if restart != "" {
-						d.Restart()
-					}
-				}
-			})
-		}
-	}
+	driveAll(t, withRestarts(suppressions()))
 }
 
 // TestSuppressShutsDown: a buffer that may not be told early ends the task when it is full.
 func TestSuppressShutsDown(t *testing.T) {
 	t.Parallel()
 	d := drive(t, streamstest.Config{}, func(b *streams.Builder) {
-		byValue(b, streams.UntilTimeLimit(time.Second, streams.Buffer{MaxRecords: 1}))
+		scope{Builder: b}.suppressed(streams.UntilTimeLimit(time.Second, streams.Buffer{MaxRecords: 1}))
 	})
 	in := streamstest.NewInput(d, "in", serde.String(), serde.String())
 	err := d.Try(func() { pipe(in, "k1=v1@0", "k1=v2@1") })
@@ -85,57 +75,58 @@ func TestSuppressShutsDown(t *testing.T) {
 	}
 }
 
-// TestFinalResults is SuppressScenarioTest for windows of each kind: the value of each window once, when it is closed.
-func TestFinalResults(t *testing.T) {
-	t.Parallel()
+// finalResults are SuppressScenarioTest for windows of each kind: the value of each window once, when it is closed.
+func finalResults() (vectors []vector) {
 	for _, c := range []struct {
 		name    string
 		w       windowing
-		records []string
+		records string
 		want    []string
 		drops   map[string]int
 	}{
 		{
 			"time", by(windows.Tumbling(2*ms, ms)),
-			[]string{"k1=v@0", "k1=v@1", "k1=v@2", "k1=v@1", "k1=v@0", "k1=v@5", "k1=v@0"},
+			"k1=v@0 k1=v@1 k1=v@2 k1=v@1 k1=v@0 k1=v@5 k1=v@0",
 			[]string{"k1[0,2]=4@1", "k1[2,4]=1@2"},
 			map[string]int{"late": 1},
 		},
 		{
 			"large jump", by(windows.Tumbling(2*ms, 2*ms)),
-			[]string{"k1=v@0", "k1=v@1", "k1=v@2", "k1=v@0", "k1=v@3", "k1=v@0", "k1=v@4", "k1=v@0", "k1=v@30"},
+			"k1=v@0 k1=v@1 k1=v@2 k1=v@0 k1=v@3 k1=v@0 k1=v@4 k1=v@0 k1=v@30",
 			[]string{"k1[0,2]=4@1", "k1[2,4]=2@3", "k1[4,6]=1@4"},
 			map[string]int{"late": 1},
 		},
 		{
 			"sliding", by(windows.Sliding{Difference: 5 * ms, Grace: 15 * ms}),
-			[]string{"k1=v@10", "k1=v@11", "k1=v@10", "k1=v@13", "k1=v@10", "k1=v@24", "k1=v@5", "k1=v@7", "k1=v@90"},
+			"k1=v@10 k1=v@11 k1=v@10 k1=v@13 k1=v@10 k1=v@24 k1=v@5 k1=v@7 k1=v@90",
 			[]string{"k1[5,10]=5@10", "k1[6,11]=5@11", "k1[8,13]=5@13", "k1[11,16]=2@13", "k1[12,17]=1@13", "k1[19,24]=1@24"},
 			nil,
 		},
 		{
 			"session", bySessions(windows.Session{Gap: 5 * ms}),
-			[]string{"k1=v@0", "k1=v@5", "k1=v@1", "k2=v@11", "k1=v@5", "k1=v@30"},
+			"k1=v@0 k1=v@5 k1=v@1 k2=v@11 k1=v@5 k1=v@30",
 			[]string{"k1[0,5]=3@5", "k2[11,11]=1@11"},
 			map[string]int{"late": 1},
 		},
 	} {
-		for name, opts := range map[string][]streams.Option{"cached": nil, "uncached": {streams.CachingDisabled()}} {
-			t.Run(c.name+" "+name, func(t *testing.T) {
-				t.Parallel()
-				d := drive(t, streamstest.Config{}, func(b *streams.Builder) {
-					table := streams.CountWindows(c.w.on(streams.GroupByKey(texts(b, "in"))), "s", opts...)
-					final := table.Suppress(streams.UntilWindowCloses(streams.Buffer{}), streams.Named("final"))
-					streams.ToStream(final).To("out")
-				})
-				pipe(streamstest.NewInput(d, "in", serde.String(), serde.String()), c.records...)
-				want(t, "out", readWindows(d, c.w, serde.Int64())(), c.want...)
-				if got := d.Dropped(); !maps.Equal(got, c.drops) {
-					t.Errorf("dropped %v, want %v", got, c.drops)
-				}
-			})
+		for _, opts := range [][]streams.Option{nil, {streams.CachingDisabled()}} {
+			name := "final: " + c.name
+			if len(opts) > 0 {
+				name += ", uncached"
+			}
+			vectors = append(vectors, vector{name: name, build: func(s scope) {
+				table := streams.CountWindows(c.w.on(streams.GroupByKey(s.texts("in"))), s.kept("s"), opts...)
+				final := table.Suppress(streams.UntilWindowCloses(streams.Buffer{}), streams.Named(s.of("final")))
+				streams.ToStream(final).To(s.of("out"))
+			}, steps: once(c.records, c.want...), out: inWindows(c.w, number64), once: true, drops: c.drops})
 		}
 	}
+	return vectors
+}
+
+func TestFinalResults(t *testing.T) {
+	t.Parallel()
+	driveAll(t, finalResults())
 }
 
 // TestSuppressHeaders: the headers of the last record of a key go on with it, also after a restart.
@@ -188,69 +179,49 @@ func TestSuppressRefused(t *testing.T) {
 	}
 }
 
-// TestSuppressBeforeJoin is SuppressScenarioTest's shouldWorkBeforeJoinRight and shouldWorkBeforeJoinLeft: a join sees what was told last, not
-// what is held back.
-func TestSuppressBeforeJoin(t *testing.T) {
-	t.Parallel()
-	for _, side := range []string{"right", "left"} {
-		t.Run(side, func(t *testing.T) {
-			t.Parallel()
-			d := drive(t, streamstest.Config{}, func(b *streams.Builder) {
-				plain := streams.TableFrom(b, "plain", serde.String(), serde.String(), "")
-				held := streams.TableFrom(b, "held", serde.String(), serde.String(), "").
-					Suppress(streams.UntilTimeLimit(10*ms, streams.Buffer{}), streams.Named("suppress"))
-				text := func(m streams.Maybe[string]) string {
-					if !m.OK {
-						return "null"
-					}
-					return m.Value
-				}
-				join := func(_ string, l, r streams.Maybe[string]) string { return "(" + text(l) + "," + text(r) + ")" }
-				if side == "right" {
-					streams.ToStream(streams.OuterJoinTables(plain, held, join)).To("out")
-				} else {
-					streams.ToStream(streams.OuterJoinTables(held, plain, join)).To("out")
-				}
-			})
-			pair := func(plain, held string) string {
-				if side == "right" {
-					return "(" + plain + "," + held + ")"
-				}
-				return "(" + held + "," + plain + ")"
-			}
-			held := streamstest.NewInput(d, "held", serde.String(), serde.String())
-			plain := streamstest.NewInput(d, "plain", serde.String(), serde.String())
-			out := read(d, serde.String())
-			pipe(held, "B=1@0", "A=1@0")
-			want(t, "buffered", out())
-			pipe(held, "tick=tick@10")
-			want(t, "flushed", out(), "A="+pair("null", "1")+"@0", "B="+pair("null", "1")+"@0")
-			pipe(held, "A=2@11")
-			want(t, "buffered", out())
-			pipe(plain, "A=a@12")
-			want(t, "with what was told", out(), "A="+pair("a", "1")+"@12")
-			pipe(plain, "B=b@12")
-			want(t, "with what is not held back", out(), "B="+pair("b", "1")+"@12")
-			pipe(plain, "A=b@13")
-			want(t, "with what was told", out(), "A="+pair("b", "1")+"@13")
-			pipe(held, "tick=tick1@21")
-			want(t, "flushed", out(), "tick="+pair("null", "tick1")+"@21", "A="+pair("b", "2")+"@13")
-		})
+// suppressedBefore is SuppressScenarioTest's shouldWorkBeforeJoinRight and shouldWorkBeforeJoinLeft: a join sees what was told last, not what
+// is held back; and its shouldWorkBeforeGroupBy, and more: rows leave the group that they were told to be in.
+func suppressedBefore() []vector {
+	held := func(s scope, topic string) *streams.Table[string, string] {
+		return s.table(topic, "").Suppress(streams.UntilTimeLimit(10*ms, streams.Buffer{}), streams.Named(s.of("suppress")))
+	}
+	join := func(_ string, l, r streams.Maybe[string]) string { return "(" + text(l) + "," + text(r) + ")" }
+	return []vector{
+		{name: "right of a join", build: func(s scope) {
+			streams.ToStream(streams.OuterJoinTables(s.table("left", ""), held(s, "right"), join)).To(s.of("out"))
+		}, steps: []step{
+			{"R B 1 0", nil},
+			{"R A 1 0", nil},
+			{"R tick tick 10", []string{"A=(null,1)@0", "B=(null,1)@0"}},
+			{"R A 2 11", nil},
+			{"L A a 12", []string{"A=(a,1)@12"}}, // with what was told
+			{"L B b 12", []string{"B=(b,1)@12"}}, // with what is not held back
+			{"L A b 13", []string{"A=(b,1)@13"}},
+			{"R tick tick1 21", []string{"tick=(null,tick1)@21", "A=(b,2)@13"}},
+		}},
+		{name: "left of a join", build: func(s scope) {
+			streams.ToStream(streams.OuterJoinTables(held(s, "left"), s.table("right", ""), join)).To(s.of("out"))
+		}, steps: []step{
+			{"L B 1 0", nil},
+			{"L A 1 0", nil},
+			{"L tick tick 10", []string{"A=(1,null)@0", "B=(1,null)@0"}},
+			{"L A 2 11", nil},
+			{"R A a 12", []string{"A=(1,a)@12"}},
+			{"R B b 12", []string{"B=(1,b)@12"}},
+			{"R A b 13", []string{"A=(1,b)@13"}},
+			{"L tick tick1 21", []string{"tick=(tick1,null)@21", "A=(2,b)@13"}},
+		}},
+		{name: "before grouping", build: func(s scope) {
+			groups := streams.GroupTable(held(s, "in"), func(k, v string) (string, string) { return v, k })
+			streams.ToStream(streams.CountTable(groups, s.kept("counts"))).To(s.of("out"))
+		}, steps: []step{
+			{"A=a@0 tick=t@10", []string{"a=1@0"}},
+			{"A=b@11 A=c@12 tick=t@21", []string{"t=1@21", "a=0@12", "c=1@12"}},
+		}, out: format{value: number64}, rows: map[string][]string{"counts": {"a=0@12", "c=1@12", "t=1@21"}}},
 	}
 }
 
-// TestSuppressBeforeGrouping is shouldWorkBeforeGroupBy of SuppressScenarioTest, and more: rows leave the group that they were told to be in.
-func TestSuppressBeforeGrouping(t *testing.T) {
+func TestSuppressBefore(t *testing.T) {
 	t.Parallel()
-	d := drive(t, streamstest.Config{}, func(b *streams.Builder) {
-		rows := streams.TableFrom(b, "in", serde.String(), serde.String(), "").
-			Suppress(streams.UntilTimeLimit(10*ms, streams.Buffer{}), streams.Named("suppress"))
-		groups := streams.GroupTable(rows, func(k, v string) (string, string) { return v, k })
-		streams.ToStream(streams.CountTable(groups, "counts")).To("out")
-	})
-	in, out := streamstest.NewInput(d, "in", serde.String(), serde.String()), read(d, serde.Int64())
-	pipe(in, "A=a@0", "tick=t@10")
-	want(t, "first", out(), "a=1@0")
-	pipe(in, "A=b@11", "A=c@12", "tick=t@21")
-	want(t, "second", out(), "t=1@21", "a=0@12", "c=1@12")
+	driveAll(t, suppressedBefore())
 }

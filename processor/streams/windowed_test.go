@@ -1,7 +1,9 @@
 package streams_test
 
 import (
+	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strconv"
 	"testing"
@@ -11,50 +13,59 @@ import (
 	"github.com/statemesh/statemesh/processor/streamstest"
 	"github.com/statemesh/statemesh/processor/windows"
 	"github.com/statemesh/statemesh/serde"
+	"github.com/statemesh/statemesh/store"
 )
 
 const ms = time.Millisecond
 
 // joined concatenates the values of each window, counted counts its records.
-func joined(b *streams.Builder, w windowing, opts ...streams.Option) {
+func (s scope) joined(w windowing, opts ...streams.Option) {
 	add := func(a, v string) string { return a + v }
-	streams.ToStream(streams.ReduceWindows(w.on(streams.GroupByKey(texts(b, "in"))), "s", add, opts...)).To("out")
+	streams.ToStream(streams.ReduceWindows(w.on(streams.GroupByKey(s.texts("in"))), s.kept("s"), add, opts...)).To(s.of("out"))
+}
+
+func (s scope) counted(w windowing, opts ...streams.Option) {
+	streams.ToStream(streams.CountWindows(w.on(streams.GroupByKey(s.texts("in"))), s.kept("s"), opts...)).To(s.of("out"))
 }
 
 func counted(b *streams.Builder, w windowing, opts ...streams.Option) {
-	streams.ToStream(streams.CountWindows(w.on(streams.GroupByKey(texts(b, "in"))), "s", opts...)).To("out")
+	scope{Builder: b}.counted(w, opts...)
 }
 
-// TestGrids is T4/46-48, and what an unlimited window takes.
-func TestGrids(t *testing.T) {
-	t.Parallel()
+// once is all records of a vector in one step.
+func once(in string, want ...string) []step { return []step{{in, want}} }
+
+// inStore is the rows of the store "s".
+func inStore(rows ...string) map[string][]string { return map[string][]string{"s": rows} }
+
+// grids are T4/46-48, and what an unlimited window takes.
+func grids() (vectors []vector) {
 	for _, c := range []struct {
 		name string
 		w    windowing
-		at   int64
+		in   string
 		want []string
 	}{
-		{"T4/46", by(windows.Hopping(12*ms, 5*ms, 0)), 21, []string{"a[10,22]=1@21", "a[15,27]=1@21", "a[20,32]=1@21"}},
-		{"T4/47", by(windows.Hopping(6*ms, 5*ms, 0)), 7, []string{"a[5,11]=1@7"}},
-		{"T4/48", by(windows.Tumbling(12*ms, 0)), 21, []string{"a[12,24]=1@21"}},
-		{"unlimited", by(windows.Unlimited{Start: 20}), 21, []string{"a[20,7884000000020]=1@21"}},
-		{"before", by(windows.Unlimited{Start: 20}), 19, nil},
+		{"T4/46", by(windows.Hopping(12*ms, 5*ms, 0)), "a=x@21", []string{"a[10,22]=1@21", "a[15,27]=1@21", "a[20,32]=1@21"}},
+		{"T4/47", by(windows.Hopping(6*ms, 5*ms, 0)), "a=x@7", []string{"a[5,11]=1@7"}},
+		{"T4/48", by(windows.Tumbling(12*ms, 0)), "a=x@21", []string{"a[12,24]=1@21"}},
+		{"unlimited", by(windows.Unlimited{Start: 20}), "a=x@21", []string{"a[20,7884000000020]=1@21"}},
+		{"before", by(windows.Unlimited{Start: 20}), "a=x@19", nil},
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			t.Parallel()
-			d := drive(t, streamstest.Config{}, func(b *streams.Builder) { counted(b, c.w) })
-			pipe(streamstest.NewInput(d, "in", serde.String(), serde.String()), "a=x@"+strconv.FormatInt(c.at, 10))
-			want(t, "out", readWindows(d, c.w, serde.Int64())(), c.want...)
-			if got := d.Dropped(); len(got) > 0 {
-				t.Errorf("dropped %v", got)
-			}
+		vectors = append(vectors, vector{
+			name: c.name, build: func(s scope) { s.counted(c.w) }, steps: once(c.in, c.want...), out: inWindows(c.w, number64), rows: inStore(c.want...),
 		})
 	}
+	return vectors
 }
 
-// TestSliding is T4/52-54: the last value of each window, by its start.
-func TestSliding(t *testing.T) {
+func TestGrids(t *testing.T) {
 	t.Parallel()
+	driveAll(t, grids())
+}
+
+// slidings are T4/52-54: the last value of each window.
+func slidings() (vectors []vector) {
 	first := []string{"A=1@10", "A=2@10", "A=3@14", "A=4@15", "A=5@20", "A=6@22", "A=7@30"}
 	for _, c := range []struct {
 		name    string
@@ -71,127 +82,160 @@ func TestSliding(t *testing.T) {
 			0: "1", 4: "12", 5: "123", 11: "23", 12: "234", 15: "34", 16: "45", 20: "456", 23: "56", 27: "6",
 		}},
 	} {
-		for _, opts := range [][]streams.Option{nil, {streams.CachingDisabled()}} {
-			t.Run(c.name, func(t *testing.T) {
-				t.Parallel()
-				d := drive(t, streamstest.Config{}, func(b *streams.Builder) {
-					joined(b, by(windows.Sliding{Difference: 10 * ms, Grace: c.grace}, c.emit), opts...)
-				})
-				in := streamstest.NewInput(d, "in", serde.String(), serde.String())
-				for _, r := range c.records {
-					pipe(in, r)
-					d.AdvanceWallClock(time.Second)
-				}
-				out := streamstest.NewOutput(d, "out", serde.TimeWindowed(serde.String(), 10*ms), serde.String())
-				told := out.Len()
-				last := make(map[int64]string)
-				for k, v := range streamstest.ReadMap(out) {
-					last[k.Start] = v
-				}
-				if !maps.Equal(last, c.want) {
-					t.Errorf("have %v, want %v", last, c.want)
-				}
-				if c.emit == streams.OnWindowClose && told != len(c.want) {
-					t.Errorf("%d windows told, want each once", told)
-				}
-			})
+		w := by(windows.Sliding{Difference: 10 * ms, Grace: c.grace}, c.emit)
+		v := vector{
+			name: c.name, build: func(s scope) { s.joined(w) }, out: inWindows(w, nil), once: c.emit == streams.OnWindowClose,
+			last: make(map[string]string),
 		}
+		for _, r := range c.records {
+			v.steps = append(v.steps, step{in: r}, step{in: "wait"}) // what is told on close is told at most once a second
+		}
+		for start, value := range c.want {
+			v.last[fmt.Sprintf("A[%d,%d]", start, start+10)] = value
+		}
+		vectors = append(vectors, v)
+		v.name += ", uncached"
+		v.build = func(s scope) { s.joined(w, streams.CachingDisabled()) }
+		vectors = append(vectors, v)
 	}
+	return vectors
 }
 
-// TestSessions is T5/63-67.
+func TestSliding(t *testing.T) {
+	t.Parallel()
+	driveAll(t, slidings())
+}
+
+// sessions are T5/63-67.
+func sessions() (vectors []vector) {
+	for _, c := range []struct {
+		name  string
+		gap   time.Duration
+		steps []step
+		rows  []string
+	}{
+		{"T5/63", 10 * ms, once("a=x@0 a=x@11", "a[0,0]=1@0", "a[11,11]=1@11"), []string{"a=1", "a[11,11]=1"}},
+		{"T5/64", 10 * ms, once(
+			"a=x@0 a=x@11 a=x@5", "a[0,0]=1@0", "a[11,11]=1@11", "a[0,0]=-@0", "a[11,11]=-@11", "a[0,11]=3@11",
+		), []string{"a[0,11]=3"}},
+		{"T5/65", 5 * time.Minute, once("a=x@0 a=x@100", "a[0,0]=1@0", "a[0,0]=-@0", "a[0,100]=2@100"), []string{"a[0,100]=2"}},
+		{"T5/66", 10 * ms, once("a=x@0 a=x@5", "a[0,0]=1@0", "a[0,0]=-@0", "a[0,5]=2@5"), []string{"a[0,5]=2"}},
+		{"T5/67", 10 * ms, once("a=x@7 a=x@7", "a[7,7]=1@7", "a[7,7]=2@7"), []string{"a[7,7]=2"}},
+		{"inside", 10 * ms, once(
+			"a=x@0 a=x@9 a=x@4", "a[0,0]=1@0", "a[0,0]=-@0", "a[0,9]=2@9", "a[0,9]=-@9", "a[0,9]=3@9",
+		), []string{"a[0,9]=3"}},
+		{"gap", 10 * ms, once( // a record exactly a gap later is of the session
+			"a=x@0 b=x@10 a=x@10", "a[0,0]=1@0", "b[10,10]=1@10", "a[0,0]=-@0", "a[0,10]=2@10",
+		), []string{"a[0,10]=2", "b[10,10]=1"}},
+	} {
+		w := bySessions(windows.Session{Gap: c.gap})
+		vectors = append(vectors, vector{name: c.name, build: func(s scope) {
+			s.counted(w, streams.CachingDisabled(), streams.Retention(3*c.gap)) // as upstream's test has it
+		}, steps: c.steps, out: inWindows(w, number64), rows: inStore(c.rows...)})
+	}
+	return vectors
+}
+
 func TestSessions(t *testing.T) {
 	t.Parallel()
+	driveAll(t, sessions())
+}
+
+// keeper puts a session into a store: its value says which, "start-end".
+type keeper struct {
+	declared *streams.Store[*streams.Session[string, string]]
+	kept     *streams.Session[string, string]
+}
+
+func (p *keeper) Init(ctx *streams.Context[string, string]) (err error) {
+	p.kept, err = p.declared.Open(ctx)
+	return err
+}
+
+func (p *keeper) Process(r *streams.Record[string, string]) error {
+	var start, end int64
+	if _, err := fmt.Sscanf(r.Value, "%d-%d", &start, &end); err != nil {
+		return err
+	}
+	return p.kept.Put(r.Key, start, end, "x")
+}
+
+func (p *keeper) Close() error { return nil }
+
+// sessionFinds are T5/55-59: what is found in a store of sessions.
+func sessionFinds() (vectors []vector) {
+	of := func(earliestEnd, latestStart int64) store.SessionScan {
+		return store.SessionScan{Key: []byte("a"), EarliestEnd: earliestEnd, LatestEnd: math.MaxInt64, LatestStart: latestStart}
+	}
+	byEnd := func(earliest, latest int64) store.SessionScan {
+		return store.SessionScan{EarliestEnd: earliest, LatestEnd: latest, LatestStart: math.MaxInt64}
+	}
 	for _, c := range []struct {
-		name    string
-		gap     time.Duration
-		records []string
-		want    []string
+		name, in string
+		finds    []find
 	}{
-		{"T5/63", 10 * ms, []string{"a=x@0", "a=x@11"}, []string{"a[0,0]=1@0", "a[11,11]=1@11"}},
-		{"T5/64", 10 * ms, []string{"a=x@0", "a=x@11", "a=x@5"}, []string{
-			"a[0,0]=1@0", "a[11,11]=1@11", "a[0,0]=null@0", "a[11,11]=null@11", "a[0,11]=3@11",
+		{"T5/55-56", "a=10-10@10 a=500-1000@1000 a=1500-2000@2000 a=2500-3000@3000", []find{
+			{of(0, 1000), []string{"a[10,10]=x", "a[500,1000]=x"}},
+			{of(400, 600), []string{"a[500,1000]=x"}},
 		}},
-		{"T5/65", 5 * time.Minute, []string{"a=x@0", "a=x@100"}, []string{"a[0,0]=1@0", "a[0,0]=null@0", "a[0,100]=2@100"}},
-		{"T5/66", 10 * ms, []string{"a=x@0", "a=x@5"}, []string{"a[0,0]=1@0", "a[0,0]=null@0", "a[0,5]=2@5"}},
-		{"T5/67", 10 * ms, []string{"a=x@7", "a=x@7"}, []string{"a[7,7]=1@7", "a[7,7]=2@7"}},
-		{"inside", 10 * ms, []string{"a=x@0", "a=x@9", "a=x@4"}, []string{
-			"a[0,0]=1@0", "a[0,0]=null@0", "a[0,9]=2@9", "a[0,9]=null@9", "a[0,9]=3@9",
+		{"T5/57", "a=0-100@100 a=101-200@200 a=201-300@300 a=301-400@400 a=401-500@500", []find{
+			{of(150, 300), []string{"a[101,200]=x", "a[201,300]=x"}},
 		}},
-		{"gap", 10 * ms, []string{"a=x@0", "b=x@10", "a=x@10"}, []string{ // a record exactly a gap later is of the session
-			"a[0,0]=1@0", "b[10,10]=1@10", "a[0,0]=null@0", "a[0,10]=2@10",
+		{"T5/58-59", "a=0-0@0 b=10-20@20 c=30-40@40", []find{
+			{byEnd(0, 20), []string{"a=x", "b[10,20]=x"}},
+			{byEnd(0, 19), []string{"a=x"}},
+			{byEnd(1, 20), []string{"b[10,20]=x"}},
+			{byEnd(19, 41), []string{"b[10,20]=x", "c[30,40]=x"}},
+			{byEnd(0, 40), []string{"a=x", "b[10,20]=x", "c[30,40]=x"}},
 		}},
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			t.Parallel()
-			w := bySessions(windows.Session{Gap: c.gap})
-			d := drive(t, streamstest.Config{}, func(b *streams.Builder) {
-				counted(b, w, streams.CachingDisabled(), streams.Retention(3*c.gap)) // as upstream's test has it
-			})
-			pipe(streamstest.NewInput(d, "in", serde.String(), serde.String()), c.records...)
-			want(t, "out", readWindows(d, w, serde.Int64())(), c.want...)
-		})
+		vectors = append(vectors, vector{name: c.name, build: func(s scope) {
+			kept := streams.SessionStore(s.kept("s"), time.Minute, serde.String(), serde.String())
+			streams.Process(s.texts("in"), func() streams.Processor[string, string, string, string] {
+				return &keeper{declared: kept}
+			}, streams.Uses(kept)).To(s.of("out"))
+		}, steps: once(c.in), finds: map[string][]find{"s": c.finds}})
+	}
+	return vectors
+}
+
+func TestFindSessions(t *testing.T) {
+	t.Parallel()
+	driveAll(t, sessionFinds())
+}
+
+// lateRecords: a record is dropped and counted once, whatever number of its windows is closed (KStreamWindowAggregateTest,
+// KStreamSlidingWindowAggregateTest, KStreamSessionWindowAggregateProcessorTest; QS-08 is the line of sessions).
+func lateRecords() []vector {
+	tumbling, hopping := by(windows.Tumbling(10*ms, 5*ms)), by(windows.Hopping(10*ms, 5*ms, 0))
+	sliding, session := by(windows.Sliding{Difference: 10 * ms}), bySessions(windows.Session{Gap: 5 * ms, Grace: 2 * ms})
+	uncached := func(w windowing) func(s scope) {
+		return func(s scope) { s.counted(w, streams.CachingDisabled()) }
+	}
+	return []vector{
+		{name: "late: tumbling", build: uncached(tumbling), out: inWindows(tumbling, number64), steps: once(
+			"a=x@3 b=x@14 a=x@4 b=x@15 a=x@5",
+			"a[0,10]=1@3", "b[10,20]=1@14", "a[0,10]=2@4", "b[10,20]=2@15",
+		), drops: map[string]int{"late": 1}, rows: inStore("a[0,10]=2@4", "b[10,20]=2@15")},
+		{name: "late: hopping", build: uncached(hopping), out: inWindows(hopping, number64), steps: once(
+			"a=x@11 a=x@7 a=x@3 b=x@16 a=x@7",
+			"a[5,15]=1@11", "a[10,20]=1@11", "a[5,15]=2@11", "b[10,20]=1@16", "b[15,25]=1@16",
+		), drops: map[string]int{"late": 2, "late for some of its windows": 1}, rows: inStore("a[10,20]=1@11", "b[10,20]=1@16", "b[15,25]=1@16")},
+		{name: "late: sliding", build: func(s scope) { s.joined(sliding, streams.CachingDisabled()) }, out: inWindows(sliding, nil), steps: once(
+			"a=x@20 a=y@10 a=z@9",
+			// The window that ends at 10 is closed at 20; that which begins behind it is not, and neither is its own.
+			"a[10,20]=x@20", "a[10,20]=xy@20", "a[11,21]=x@20",
+		), drops: map[string]int{"late": 1}},
+		{name: "late: session", build: uncached(session), out: inWindows(session, number64), steps: once(
+			"a=x@0 b=x@7 a=x@0 b=x@8 a=x@0 a=x@1",
+			"a[0,0]=1@0", "b[7,7]=1@7", "a[0,0]=2@0", "b[7,7]=-@7", "b[7,8]=2@8", "a[1,1]=1@1",
+		), drops: map[string]int{"late": 1}, rows: inStore("a[1,1]=1", "b[7,8]=2")},
 	}
 }
 
-// TestLate: a record is dropped and counted once, whatever number of its windows is closed (KStreamWindowAggregateTest,
-// KStreamSlidingWindowAggregateTest, KStreamSessionWindowAggregateProcessorTest; QS-08 is the line of sessions).
 func TestLate(t *testing.T) {
 	t.Parallel()
-	for _, c := range []struct {
-		name    string
-		w       windowing
-		records []string
-		want    []string
-		drops   map[string]int
-	}{
-		{
-			"tumbling", by(windows.Tumbling(10*ms, 5*ms)),
-			[]string{"a=x@3", "b=x@14", "a=x@4", "b=x@15", "a=x@5"},
-			[]string{"a[0,10]=1@3", "b[10,20]=1@14", "a[0,10]=2@4", "b[10,20]=2@15"},
-			map[string]int{"late": 1},
-		},
-		{
-			"hopping", by(windows.Hopping(10*ms, 5*ms, 0)),
-			[]string{"a=x@11", "a=x@7", "a=x@3", "b=x@16", "a=x@7"},
-			[]string{"a[5,15]=1@11", "a[10,20]=1@11", "a[5,15]=2@11", "b[10,20]=1@16", "b[15,25]=1@16"},
-			map[string]int{"late": 2, "late for some of its windows": 1},
-		},
-		{
-			"sliding", by(windows.Sliding{Difference: 10 * ms}),
-			[]string{"a=x@20", "a=y@10", "a=z@9"},
-			// The window that ends at 10 is closed at 20; that which begins behind it is not, and neither is its own.
-			[]string{"a[10,20]=x@20", "a[10,20]=xy@20", "a[11,21]=x@20"},
-			map[string]int{"late": 1},
-		},
-		{
-			"session", bySessions(windows.Session{Gap: 5 * ms, Grace: 2 * ms}),
-			[]string{"a=x@0", "b=x@7", "a=x@0", "b=x@8", "a=x@0", "a=x@1"},
-			[]string{"a[0,0]=1@0", "b[7,7]=1@7", "a[0,0]=2@0", "b[7,7]=null@7", "b[7,8]=2@8", "a[1,1]=1@1"},
-			map[string]int{"late": 1},
-		},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			t.Parallel()
-			values := c.name == "sliding"
-			d := drive(t, streamstest.Config{}, func(b *streams.Builder) {
-				if values {
-					joined(b, c.w, streams.CachingDisabled())
-				} else {
-					counted(b, c.w, streams.CachingDisabled())
-				}
-			})
-			pipe(streamstest.NewInput(d, "in", serde.String(), serde.String()), c.records...)
-			if values {
-				want(t, "out", readWindows(d, c.w, serde.String())(), c.want...)
-			} else {
-				want(t, "out", readWindows(d, c.w, serde.Int64())(), c.want...)
-			}
-			if got := d.Dropped(); !maps.Equal(got, c.drops) {
-				t.Errorf("dropped %v, want %v", got, c.drops)
-			}
-		})
-	}
+	driveAll(t, lateRecords())
 }
 
 // TestLateBehindACache: what a record cache lets go of is judged by the time of what came with it, not by that of the task, which depends on
@@ -232,20 +276,21 @@ func TestEmitOnClose(t *testing.T) {
 	want(t, "a second later", out(), "b[1000,1010]=1@1000")
 }
 
-// TestEmitSessionsOnClose: only the session that is left in the end is told. What is closed is joined no more: it was told.
+// sessionsOnClose: only the session that is left in the end is told. What is closed is joined no more: it was told.
+func sessionsOnClose() vector {
+	w := bySessions(windows.Session{Gap: 10 * ms, Grace: 20 * ms}, streams.OnWindowClose)
+	return vector{name: "sessions on close", build: func(s scope) { s.counted(w) }, out: inWindows(w, number64), steps: []step{
+		{"a=x@5 a=x@20 a=x@12 b=x@30 a=x@30 a=x@60", nil},
+		{"b=x@61", []string{"a[5,30]=4@30", "b[30,30]=1@30"}},
+		{"a=x@52 a=x@44 a=x@39", nil}, // within the gap behind what was told
+		{"wait", nil},
+		{"c=x@100", []string{"a[39,60]=4@60", "b[61,61]=1@61"}},
+	}, once: true}
+}
+
 func TestEmitSessionsOnClose(t *testing.T) {
 	t.Parallel()
-	w := bySessions(windows.Session{Gap: 10 * ms, Grace: 20 * ms}, streams.OnWindowClose)
-	d := drive(t, streamstest.Config{}, func(b *streams.Builder) { counted(b, w) })
-	in, out := streamstest.NewInput(d, "in", serde.String(), serde.String()), readWindows(d, w, serde.Int64())
-	pipe(in, "a=x@5", "a=x@20", "a=x@12", "b=x@30", "a=x@30", "a=x@60")
-	want(t, "open", out())
-	pipe(in, "b=x@61")
-	want(t, "closed", out(), "a[5,30]=4@30", "b[30,30]=1@30")
-	pipe(in, "a=x@52", "a=x@44", "a=x@39") // within the gap behind what was told
-	d.AdvanceWallClock(time.Second)
-	pipe(in, "c=x@100")
-	want(t, "closed", out(), "a[39,60]=4@60", "b[61,61]=1@61")
+	sessionsOnClose().drive(t, streamstest.Config{})
 }
 
 // TestRetention: at least as long as records may change a window.
