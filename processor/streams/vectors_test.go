@@ -250,7 +250,7 @@ func (s step) records(t *testing.T) (all []record) {
 		}
 		return []record{r}
 	}
-	for _, text := range strings.Fields(s.in) {
+	for text := range strings.FieldsSeq(s.in) {
 		r := record{topic: "in"}
 		text, at, _ := strings.Cut(text, "@")
 		if _, err := fmt.Sscan(at, &r.Timestamp); err != nil {
