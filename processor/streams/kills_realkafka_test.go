@@ -128,10 +128,11 @@ func TestRealKafkaKillsInTheDSL(t *testing.T) {
 	k.produce(users...)
 	k.settle(time.Minute)
 	for range *kills {
-		k.work()
-		pause(time.Duration(k.rng.IntN(1500)) * time.Millisecond)
+		for range 1 + k.rng.IntN(8) { // it is killed while it works
+			k.work()
+			pause(time.Duration(k.rng.IntN(120)) * time.Millisecond)
+		}
 		k.kill()
-		k.work()
 	}
 	k.settle(3 * time.Minute)
 	k.close()
