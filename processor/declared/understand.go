@@ -211,6 +211,7 @@ func (m *model) join(r *relation, cur *step, i int) *step {
 		return nil
 	}
 	r.own = true
+	j.next = next
 	return next
 }
 

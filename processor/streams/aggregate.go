@@ -80,7 +80,7 @@ func reducing(title string) operation {
 }
 
 // ofStores are the options of key-value stores.
-var ofStores = []string{"CachingDisabled", "LoggingDisabled", "LoggingConfig"}
+var ofStores = []string{"CachingDisabled", "LoggingDisabled", "LoggingConfig", "InMemory"}
 
 // aggregate folds the records of each key into a value.
 func aggregate[K, V, A any](

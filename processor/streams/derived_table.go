@@ -17,7 +17,7 @@ func (t *Table[K, V]) FilterNot(drop func(k K, v V) bool, opts ...Option) *Table
 }
 
 func (t *Table[K, V]) filter(operation string, keep func(k K, v V) bool, opts []Option) *Table[K, V] {
-	o := t.b.read(operation, opts, "As", "Values", "History", "CachingDisabled", "LoggingDisabled", "LoggingConfig")
+	o := t.b.read(operation, opts, "As", "Values", "History", "CachingDisabled", "LoggingDisabled", "LoggingConfig", "InMemory")
 	d := &derived[K, V, V]{
 		compute: func(k K, v V) (V, bool) { return v, keep(k, v) },
 		same:    func(in, out *Change[K, V]) { out.value = in.value },
@@ -33,7 +33,7 @@ func (t *Table[K, V]) filter(operation string, keep func(k K, v V) bool, opts []
 // MapTableValues makes another value of each (upstream's KTable.mapValues). Options: As, which gives it a store, Values, History, and
 // those of stores.
 func MapTableValues[K, V, W any](t *Table[K, V], f func(k K, v V) W, opts ...Option) *Table[K, W] {
-	o := t.b.read("MapTableValues", opts, "As", "Values", "History", "CachingDisabled", "LoggingDisabled", "LoggingConfig")
+	o := t.b.read("MapTableValues", opts, "As", "Values", "History", "CachingDisabled", "LoggingDisabled", "LoggingConfig", "InMemory")
 	null := nullsOf[W]()
 	d := &derived[K, V, W]{compute: func(k K, v V) (W, bool) {
 		w := f(k, v)

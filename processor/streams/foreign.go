@@ -78,7 +78,7 @@ func (j *foreignJoin[K, L, F, R, W]) names(b *Builder, o options) (n foreignName
 
 func (j *foreignJoin[K, L, F, R, W]) build(operation string, opts []Option) *Table[K, W] {
 	b := j.l.b
-	o := b.read(operation, opts, "As", "Values", "History", "CachingDisabled", "LoggingDisabled", "LoggingConfig")
+	o := b.read(operation, opts, "As", "Values", "History", "CachingDisabled", "LoggingDisabled", "LoggingConfig", "InMemory")
 	n := j.names(b, o)
 	b.needs(n.send, "left keys", j.l.keys.Err())
 	b.needs(n.send, "left values", j.l.values.Err())

@@ -12,15 +12,17 @@ type Grouped[K, V any] struct {
 	s *Stream[K, V]
 	// named names the repartition topic; empty: the aggregation's store does.
 	named string
+	// partitions of that topic; 0: as many as those that it is made of.
+	partitions int32
 	// repartitioned is the stream behind the topic of that name, once an aggregation has needed it: all of the grouping share it.
 	repartitioned *Stream[K, V]
 }
 
 // GroupByKey groups a stream by its keys (upstream's KStream.groupByKey). Named names the repartition topic, if one is needed: all aggregations of
-// the grouping share it then.
+// the grouping share it then. Partitions says how many it has.
 func GroupByKey[K, V any](s *Stream[K, V], opts ...Option) *Grouped[K, V] {
-	o := s.b.read("GroupByKey", opts)
-	return &Grouped[K, V]{s: s, named: o.named}
+	o := s.b.read("GroupByKey", opts, "Partitions")
+	return &Grouped[K, V]{s: s, named: o.named, partitions: o.partitions}
 }
 
 // GroupBy groups a stream by what f makes of each record (upstream's KStream.groupBy). It repartitions. Named names the repartition
@@ -34,7 +36,7 @@ func GroupBy[K, V, L any](s *Stream[K, V], f func(k K, v V) L, opts ...Option) *
 
 // WithKeys says how keys are written.
 func (g *Grouped[K, V]) WithKeys(keys serde.Serde[K]) *Grouped[K, V] {
-	return &Grouped[K, V]{s: g.s.WithKeys(keys), named: g.named}
+	return &Grouped[K, V]{s: g.s.WithKeys(keys), named: g.named, partitions: g.partitions}
 }
 
 // partitioned returns the stream with all records of a key in one task, for an aggregation with a store of this name.
@@ -44,9 +46,9 @@ func (g *Grouped[K, V]) partitioned(name store.Name) *Stream[K, V] {
 	}
 	switch {
 	case g.named == "":
-		return g.s.through(string(name), options{})
+		return g.s.through(string(name), options{partitions: g.partitions})
 	case g.repartitioned == nil:
-		g.repartitioned = g.s.through(g.named, options{})
+		g.repartitioned = g.s.through(g.named, options{partitions: g.partitions})
 	default:
 		g.s.b.skip(3) // as if it were made again, as upstream does
 	}

@@ -44,7 +44,7 @@ type tableJoin[K, L, R, W any] struct {
 
 func (j *tableJoin[K, L, R, W]) build(operation string, opts []Option) *Table[K, W] {
 	b := j.left.b
-	o := b.read(operation, opts, "As", "Values", "History", "CachingDisabled", "LoggingDisabled", "LoggingConfig")
+	o := b.read(operation, opts, "As", "Values", "History", "CachingDisabled", "LoggingDisabled", "LoggingConfig", "InMemory")
 	merge := b.nameOr(o.named, "KTABLE-MERGE-")
 	this := b.suffixed(o.named, "-join-this", "KTABLE-JOINTHIS-")
 	other := b.suffixed(o.named, "-join-other", "KTABLE-JOINOTHER-")

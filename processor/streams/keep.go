@@ -33,7 +33,7 @@ func keep[K, V any](b *Builder, node string, name store.Name, keys serde.Serde[K
 // keepIdle is keep for a store that there shall be only when somebody requires it.
 func keepIdle[K, V any](b *Builder, node string, name store.Name, keys serde.Serde[K], values serde.Serde[V], o options) *kept[K, V] {
 	k := &kept[K, V]{b: b, node: node, keys: keys, values: values, idle: true, spec: store.Spec{
-		Name: name, Kind: store.KindTimestampedKeyValue, Caching: !o.noCaching, NoChangelog: o.noLogging, ChangelogConfig: o.logConfig,
+		Name: name, Kind: store.KindTimestampedKeyValue, Caching: !o.noCaching, NoChangelog: o.noLogging, ChangelogConfig: o.logConfig, InMemory: o.inMemory,
 		KeyFormat: keys.Format(), ValueFormat: values.Format(),
 	}}
 	if o.history < 0 || o.history%time.Millisecond != 0 {

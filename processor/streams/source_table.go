@@ -15,7 +15,7 @@ import (
 func TableFrom[K, V any](
 	b *Builder, topic string, keys serde.Serde[K], values serde.Serde[V], name store.Name, opts ...Option,
 ) *Table[K, V] {
-	o := b.read("TableFrom", opts, "OffsetReset", "Timestamps", "History", "CachingDisabled", "LoggingDisabled", "LoggingConfig")
+	o := b.read("TableFrom", opts, "OffsetReset", "Timestamps", "History", "CachingDisabled", "LoggingDisabled", "LoggingConfig", "InMemory")
 	named := name != ""
 	if !named {
 		name = store.Name(b.name(topic + "-STATE-STORE-"))
@@ -111,7 +111,7 @@ func decodeRecords[K, V any](keys serde.Serde[K], values serde.Serde[V]) func() 
 // or needed. Options: As, History, and those of stores.
 func ToTable[K, V any](s *Stream[K, V], opts ...Option) *Table[K, V] {
 	b := s.b
-	o := b.read("ToTable", opts, "As", "History", "CachingDisabled", "LoggingDisabled", "LoggingConfig")
+	o := b.read("ToTable", opts, "As", "History", "CachingDisabled", "LoggingDisabled", "LoggingConfig", "InMemory")
 	node := b.nameOr(o.named, "KSTREAM-TOTABLE-")
 	name := o.store
 	if name == "" {

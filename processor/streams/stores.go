@@ -43,7 +43,7 @@ func Uses(stores ...StateStore) Option {
 // CachingEnabled puts the record cache before a store of one's own: to the disk and the changelog goes the last change of each key.
 func CachingEnabled() Option { return Option{"CachingEnabled", func(o *options) { o.caching = true }} }
 
-// InMemory keeps a store in memory: it is made again from its changelog at every start (upstream's Stores.inMemory...).
+// InMemory keeps a store of one's own, or of a table, in memory: it is made again from its changelog at every start (upstream's Stores.inMemory...).
 func InMemory() Option { return Option{"InMemory", func(o *options) { o.inMemory = true }} }
 
 func (s *Store[H]) check(*Builder) string { return s.reason }

@@ -34,7 +34,7 @@ func keepWindows[K, V any](
 	b.needs(node, "keys", keys.Err())
 	b.needs(node, "values", values.Err())
 	k := &keptWindows[K, V]{kind: kind, keys: keys, values: values, time: &sharedTime{name: name}, spec: store.Spec{
-		Name: name, Kind: store.KindTimestampedWindow, Caching: !o.noCaching, NoChangelog: o.noLogging, ChangelogConfig: o.logConfig,
+		Name: name, Kind: store.KindTimestampedWindow, Caching: !o.noCaching, NoChangelog: o.noLogging, ChangelogConfig: o.logConfig, InMemory: o.inMemory,
 		KeyFormat: keys.Format(), ValueFormat: values.Format(),
 	}}
 	if err := kind.rules().Validate(); err != nil {
