@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"reflect"
 	"sync"
 	"time"
@@ -56,7 +57,7 @@ func (a *answers) next(kind kmsg.Key) (how amends, ok bool) {
 }
 
 func (a *answers) meddle(c net.Conn) net.Conn {
-	return &meddledConn{Conn: c, answers: a, asked: make(map[int32]asked)}
+	return &meddledConn{Conn: c, answers: a, asked: make(map[int32]asked), moved: make(chan struct{})}
 }
 
 // meddledConn is a connection to a broker. Its client writes whole requests.
@@ -64,9 +65,13 @@ type meddledConn struct {
 	net.Conn
 	answers *answers
 	left    []byte // of the answer that is being read
+	late    []byte // an answer that comes at due; nil: none
+	due     time.Time
 
-	mu    sync.Mutex
-	asked map[int32]asked // by correlation id
+	mu       sync.Mutex
+	asked    map[int32]asked // by correlation id
+	deadline time.Time       // of reads
+	moved    chan struct{}   // closed when the deadline is another one
 }
 
 type asked struct{ key, version int16 }
@@ -81,29 +86,81 @@ func (c *meddledConn) Write(b []byte) (int, error) {
 }
 
 func (c *meddledConn) Read(b []byte) (int, error) {
-	if len(c.left) == 0 {
-		answer, err := c.answer()
+	if len(c.left) == 0 && c.late == nil {
+		answer, late, err := c.answer()
 		if err != nil {
 			return 0, err
 		}
-		c.left = answer
+		if c.left = answer; late > 0 {
+			c.left, c.late, c.due = nil, answer, time.Now().Add(late)
+		}
+	}
+	if c.late != nil {
+		if err := c.await(); err != nil {
+			return 0, err
+		}
+		c.left, c.late = c.late, nil
 	}
 	n := copy(b, c.left)
 	c.left = c.left[n:]
 	return n, nil
 }
 
-// answer reads the next answer, and changes it if one of its kind is due.
-func (c *meddledConn) answer() ([]byte, error) {
+// await waits for the late answer as a connection does: a deadline that passes, also one that is set meanwhile, ends the wait. The
+// client calls requests off so, some of them with a mutex in its hand, and the bubble's clock stands still while somebody waits for one.
+func (c *meddledConn) await() error {
+	for {
+		c.mu.Lock()
+		deadline, moved := c.deadline, c.moved
+		c.mu.Unlock()
+		until := c.due
+		switch now := time.Now(); {
+		case !deadline.IsZero() && !deadline.After(now):
+			return os.ErrDeadlineExceeded
+		case !until.After(now):
+			return nil
+		case !deadline.IsZero() && deadline.Before(until):
+			until = deadline
+		}
+		timer := time.NewTimer(time.Until(until))
+		select {
+		case <-timer.C:
+		case <-moved:
+			timer.Stop()
+		}
+	}
+}
+
+func (c *meddledConn) SetDeadline(t time.Time) error {
+	return errors.Join(c.SetReadDeadline(t), c.SetWriteDeadline(t))
+}
+
+func (c *meddledConn) SetReadDeadline(t time.Time) error {
+	c.mu.Lock()
+	c.deadline = t
+	close(c.moved)
+	c.moved = make(chan struct{})
+	c.mu.Unlock()
+	return c.Conn.SetReadDeadline(t)
+}
+
+// Close ends a wait as well.
+func (c *meddledConn) Close() error {
+	_ = c.SetReadDeadline(time.Unix(1, 0))
+	return c.Conn.Close()
+}
+
+// answer reads the next answer, and changes it if one of its kind is due. It may be due later.
+func (c *meddledConn) answer() (_ []byte, late time.Duration, _ error) {
 	head := make([]byte, 8)
 	if _, err := io.ReadFull(c.Conn, head); err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	size := int(binary.BigEndian.Uint32(head))
 	whole := make([]byte, size+4)
 	copy(whole, head)
 	if _, err := io.ReadFull(c.Conn, whole[8:]); err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	id := int32(binary.BigEndian.Uint32(head[4:]))
 	c.mu.Lock()
@@ -112,17 +169,19 @@ func (c *meddledConn) answer() ([]byte, error) {
 	c.mu.Unlock()
 	how, ok := c.answers.next(kmsg.Key(req.key))
 	if !ok {
-		return whole, nil
+		return whole, 0, nil
 	}
 	how.heard()
 	if how.lost {
-		return nil, errors.Join(errors.New("the answer is lost"), c.Close())
+		return nil, 0, errors.Join(errors.New("the answer is lost"), c.Close())
 	}
-	time.Sleep(how.late)
-	if how.err == nil && how.throttle == 0 {
-		return whole, nil
+	if how.err != nil || how.throttle > 0 {
+		var err error
+		if whole, err = amend(whole, req, how); err != nil {
+			return nil, 0, err
+		}
 	}
-	return amend(whole, req, how)
+	return whole, how.late, nil
 }
 
 // amend changes an answer: the length, the id and, for flexible ones, an empty list of tags come before its body.
