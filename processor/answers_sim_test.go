@@ -106,6 +106,25 @@ func (c *meddledConn) Read(b []byte) (int, error) {
 	return n, nil
 }
 
+func (c *meddledConn) SetDeadline(t time.Time) error {
+	return errors.Join(c.SetReadDeadline(t), c.SetWriteDeadline(t))
+}
+
+func (c *meddledConn) SetReadDeadline(t time.Time) error {
+	c.mu.Lock()
+	c.deadline = t
+	close(c.moved)
+	c.moved = make(chan struct{})
+	c.mu.Unlock()
+	return c.Conn.SetReadDeadline(t)
+}
+
+// Close ends a wait as well.
+func (c *meddledConn) Close() error {
+	_ = c.SetReadDeadline(time.Unix(1, 0))
+	return c.Conn.Close()
+}
+
 // await waits for the late answer as a connection does: a deadline that passes, also one that is set meanwhile, ends the wait. The
 // client calls requests off so, some of them with a mutex in its hand, and the bubble's clock stands still while somebody waits for one.
 func (c *meddledConn) await() error {
@@ -129,25 +148,6 @@ func (c *meddledConn) await() error {
 			timer.Stop()
 		}
 	}
-}
-
-func (c *meddledConn) SetDeadline(t time.Time) error {
-	return errors.Join(c.SetReadDeadline(t), c.SetWriteDeadline(t))
-}
-
-func (c *meddledConn) SetReadDeadline(t time.Time) error {
-	c.mu.Lock()
-	c.deadline = t
-	close(c.moved)
-	c.moved = make(chan struct{})
-	c.mu.Unlock()
-	return c.Conn.SetReadDeadline(t)
-}
-
-// Close ends a wait as well.
-func (c *meddledConn) Close() error {
-	_ = c.SetReadDeadline(time.Unix(1, 0))
-	return c.Conn.Close()
 }
 
 // answer reads the next answer, and changes it if one of its kind is due. It may be due later.

@@ -233,7 +233,7 @@ func (r *Runtime) run(ctx context.Context) (err error) {
 
 	began := r.waitGlobals(soft)
 	if began {
-		r.startThreads(work, soft, hard, stop)
+		r.startThreads(soft, hard, stop, work)
 	}
 	err = work.Wait()
 	if r.HasLeft() && began {

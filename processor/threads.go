@@ -149,7 +149,7 @@ func (r *Runtime) Threads() []router.Thread {
 func (r *Runtime) MaxThreads() int { return r.cfg.MaxStreamThreads }
 
 // startThreads begins the threads there are, and lets more begin until soft ends. They are part of work.
-func (r *Runtime) startThreads(work *errgroup.Group, soft, hard context.Context, stop context.CancelFunc) {
+func (r *Runtime) startThreads(soft, hard context.Context, stop context.CancelFunc, work *errgroup.Group) {
 	c := &r.threads
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -22,9 +22,13 @@ func agg(a Aggregate, columns ...AggregateColumn) Relation {
 func everyFunction() []AggregateColumn {
 	v := ref("delay")
 	return []AggregateColumn{
-		{Name: "mean", Function: Avg, Value: v}, {Name: "first", Function: First, Value: v}, {Name: "latest", Function: Latest, Value: v},
-		{Name: "top", Function: TopK, Value: ref("origin"), By: v, K: 2}, {Name: "kinds", Function: Distinct, Value: ref("origin")},
-		{Name: "half", Function: Quantile, Value: v, Q: 0}, {Name: "n", Function: Count, Value: v},
+		{Name: "mean", Function: Avg, Value: v},
+		{Name: "first", Function: First, Value: v},
+		{Name: "latest", Function: Latest, Value: v},
+		{Name: "top", Function: TopK, Value: ref("origin"), By: v, K: 2},
+		{Name: "kinds", Function: Distinct, Value: ref("origin")},
+		{Name: "half", Function: Quantile, Value: v, Q: 0},
+		{Name: "n", Function: Count, Value: v},
 	}
 }
 

@@ -96,15 +96,13 @@ func (p *stepper[V, W]) Process(r *streams.Record[[]byte, V]) error {
 	v, rights := p.take(r.Value)
 	o, err := p.evaluator.do(record(r.Key, v, r.Timestamp, r.Headers), rights, m)
 	if err != nil || !o.keep {
-		return err
+		return left(err, o, p.ctx)
 	}
-	key := o.key
-	if key == nil && o.value != nil {
+	if o.key == nil {
 		p.ctx.Drop("null key")
 		return nil
 	}
-	out := p.give(o)
-	return p.ctx.Forward(streams.Record[[]byte, W]{Key: key, Value: out, NoValue: o.value == nil, Timestamp: r.Timestamp, Headers: r.Headers})
+	return p.ctx.Forward(streams.Record[[]byte, W]{Key: o.key, Value: p.give(o), NoValue: o.value == nil, Timestamp: r.Timestamp, Headers: r.Headers})
 }
 
 func (p *stepper[V, W]) Close() error { return nil }
@@ -131,7 +129,7 @@ func (p *keeper[V, W]) Process(r streams.FixedKeyRecord[[]byte, V]) error {
 	v, rights := p.take(r.Value)
 	o, err := p.evaluator.do(record(key, v, r.Timestamp, r.Headers), rights, m)
 	if err != nil || !o.keep {
-		return err
+		return left(err, o, p.ctx)
 	}
 	out := streams.WithValue(r, p.give(o))
 	out.NoValue = o.value == nil
@@ -139,6 +137,14 @@ func (p *keeper[V, W]) Process(r streams.FixedKeyRecord[[]byte, V]) error {
 }
 
 func (p *keeper[V, W]) Close() error { return nil }
+
+// left counts a record that does not go on.
+func left(err error, o outcome, ctx interface{ Drop(reason string) }) error {
+	if err == nil && o.dropped != "" {
+		ctx.Drop(o.dropped)
+	}
+	return err
+}
 
 func record(key, value []byte, at int64, headers []processor.Header) processor.Record {
 	return processor.Record{Key: key, Value: value, Timestamp: at, Headers: headers}

@@ -121,6 +121,8 @@ func (s *step) open() (*evaluator, error) {
 // outcome of a step.
 type outcome struct {
 	keep bool
+	// dropped says why a record that is not kept counts as lost; "": it was left out by where.
+	dropped string
 	// value is nil for a deletion. key is the new one, if there is one; nil: none.
 	value, key []byte
 }
@@ -176,7 +178,10 @@ func (e *evaluator) deleted() outcome {
 	if e.tombstones {
 		return outcome{keep: true}
 	}
-	return outcome{keep: e.where == nil && e.key == nil && e.inputs == nil}
+	if e.where == nil && (e.key != nil || e.inputs != nil) {
+		return outcome{dropped: "null value"}
+	}
+	return outcome{keep: e.where == nil}
 }
 
 // joined is one object of both sides.

@@ -43,27 +43,27 @@ type Relation struct {
 	Topic  string
 	Source Source
 
-	// From names the relation that it is made of. What follows is done in this order: Joins, Where, Select, Key; then either
-	// nothing more, or Aggregate.
+	// From names the relation that it is made of. What follows is done in this order: Joins, Where, and then either Select and Key, or
+	// Aggregate. A table that is made of a stream has the last record of each key, after Where.
 	From string
-	// Joins with other relations, one after the other. Columns of what is joined are "<as>.<column>" from then on, its key "<as>.key".
+	// Joins with other relations, one after the other. Columns of what is joined are "<as>.<column>" from then on. A foreign key comes first.
 	Joins []Join
 	// Where keeps the records for which it is true; type bool.
 	Where *expr.Source
 	// Select are the columns of the relation, in this order. Empty: all there are.
 	Select []Column
-	// Key is the new key, of the format KeyFormat. nil: it stays. Of a table it cannot be changed, but by Aggregate.
+	// Key is the new key, of the format KeyFormat. nil: it stays. What is made of a table keeps its key, but for Aggregate.
 	Key       *expr.Source
 	KeyFormat string
 
 	// Aggregate makes a table of groups.
 	Aggregate *Aggregate
 
-	// Suppress holds changes of a table back.
+	// Suppress holds changes of a table back. Not of one that is read from a topic.
 	Suppress *Suppress
 	// Store says how the store of a table is kept.
 	Store StoreOptions
-	// Sink is the topic that it is written to.
+	// Sink is the topic that it is written to. Not of a relation that is read from one.
 	Sink *Sink
 }
 

@@ -157,7 +157,7 @@ func withWindow(l expr.Layout) expr.Layout {
 
 // newStep is one that evaluates what r is made of.
 func (r *relation) newStep() *step {
-	return &step{schema: r.from.schema, tombstones: r.Kind == Table && r.Aggregate == nil}
+	return &step{schema: r.from.schema, tombstones: r.from.Kind == Table && !r.from.windowed && r.Kind == Table && r.Aggregate == nil}
 }
 
 // schema of a layout that this package makes.
@@ -336,7 +336,7 @@ func (m *model) finish(r *relation, s *step) {
 		s.where, err = expr.Compile(*r.Where, s.schema, expr.Bool)
 		m.add(r, "where", err)
 	}
-	if r.Key != nil && r.Kind == Table {
+	if r.Key != nil && r.Kind == Table && r.from.Kind == Table {
 		m.bad(r, "key", r.Place, "make a stream of it, or aggregate it with group_by", "the key of a table stays")
 		return
 	}

@@ -64,18 +64,7 @@ and sinks. The text has the form of Kafka Streams' TopologyDescription; mermaid 
 			if form == nil {
 				return usageError{fmt.Errorf("--format %q: want text, mermaid or dot", format)}
 			}
-			show := func(t *router.Topology) error {
-				if !out.json() {
-					_, err := fmt.Fprint(cmd.OutOrStdout(), form(t))
-					return err
-				}
-				for _, sub := range t.Subtopologies {
-					if err := out.row(subtopologyRowOf(t.Application, sub)); err != nil {
-						return err
-					}
-				}
-				return out.flush()
-			}
+			show := func(t *router.Topology) error { return showTopology(cmd, out, t, form) }
 			if len(args) == 0 {
 				if len(sets) > 0 {
 					return usageError{errors.New("--set: a running instance has its settings")}
@@ -106,6 +95,20 @@ and sinks. The text has the form of Kafka Streams' TopologyDescription; mermaid 
 	cmd.Flags().StringVar(&format, "format", "text", "text, mermaid or dot")
 	cmd.Flags().StringArrayVar(&sets, "set", nil, "setting as key=value, above file and environment; may be repeated")
 	return cmd
+}
+
+// showTopology writes a topology in a form, or as data.
+func showTopology(cmd *cobra.Command, out *printer, t *router.Topology, form func(*router.Topology) string) error {
+	if !out.json() {
+		_, err := fmt.Fprint(cmd.OutOrStdout(), form(t))
+		return err
+	}
+	for _, sub := range t.Subtopologies {
+		if err := out.row(subtopologyRowOf(t.Application, sub)); err != nil {
+			return err
+		}
+	}
+	return out.flush()
 }
 
 func subtopologyRowOf(application string, sub router.Subtopology) subtopologyRow {
