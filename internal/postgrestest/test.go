@@ -8,7 +8,7 @@ import (
 )
 
 // Required is the environment variable that makes a missing PostgreSQL a failure.
-const Required = "STATEMESH_REQUIRE_POSTGRES"
+const Required = "POSTGRES_REQUIRED"
 
 // Run starts a server for the time of a test, which is skipped when none is installed. When the test fails the end of the server's log is shown.
 func Run(tb testing.TB, settings ...string) *Server {
