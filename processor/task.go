@@ -50,6 +50,8 @@ type task struct {
 	// logs are the changelog partitions of the logged stores.
 	logs   map[store.Name]*changelog
 	stores map[store.Name]store.KeyValue
+	// custom has what stores of one's own were opened as, by their declarations; as old as the processors.
+	custom map[any]any
 
 	schedules schedule
 	flushing  flushing
@@ -172,6 +174,7 @@ func (t *task) initialize() (err error) {
 	if err := t.prepareFlush(); err != nil {
 		return t.fail(err)
 	}
+	clear(t.custom)
 	t.nodes = buildGraph(t, t.sub)
 	for _, in := range t.inputs {
 		for i := range t.sub.sources {

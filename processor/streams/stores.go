@@ -12,14 +12,20 @@ import (
 // Uses, each task has its own, and H is what they work with: they open it in Init. Processors that use the same store are in one
 // sub-topology.
 type Store[H any] struct {
-	spec store.Spec
+	// parts has one spec, but for stores of one's own.
+	parts []store.Spec
 	// opened makes the handle for a task.
 	opened func(c *processorContext) (H, error)
 	reason string
 }
 
-// Name of the store, by which it can be asked.
-func (s *Store[H]) Name() store.Name { return s.spec.Name }
+// Name of the store, by which it can be asked; of a store of one's own, that of its first part.
+func (s *Store[H]) Name() store.Name {
+	if len(s.parts) == 0 {
+		return ""
+	}
+	return s.parts[0].Name
+}
 
 // Open gives a task's store to one of its processors, in Init. It is the processor's as long as that is not closed. A global store is opened by
 // a declaration of its name, which no Uses names, and can only be read.
@@ -50,11 +56,13 @@ func (s *Store[H]) check(*Builder) string { return s.reason }
 
 func (s *Store[H]) connect(b *Builder, t *processor.Topology, node string) {
 	if b.declared[s] {
-		t.ConnectProcessorAndStateStores(node, s.spec.Name)
+		t.ConnectProcessorAndStateStores(node, s.names()...)
 		return
 	}
 	b.declared[s] = true
-	t.AddStateStore(s.spec, node)
+	for _, part := range s.parts {
+		t.AddStateStore(part, node)
+	}
 }
 
 // declare makes a store of a spec, with the options of all kinds.
@@ -67,7 +75,7 @@ func declare[K, V, H any](
 	b.needs(string(spec.Name), "values", values.Err())
 	spec.Caching, spec.NoChangelog, spec.ChangelogConfig, spec.InMemory = o.caching, o.noLogging, o.logConfig, o.inMemory
 	spec.KeyFormat, spec.ValueFormat = keys.Format(), values.Format()
-	s := &Store[H]{spec: spec, opened: open}
+	s := &Store[H]{parts: []store.Spec{spec}, opened: open}
 	if _, err := b.Build(); err != nil {
 		s.reason = err.Error()
 	}
