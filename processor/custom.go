@@ -43,7 +43,7 @@ func (s *CustomStore[T]) Open(ctx *Context) (T, error) {
 		}
 	}
 	if opened, ok := ctx.task.custom[s]; ok {
-		return opened.(T), nil //nolint:errcheck,forcetypeassert // s is the key of what its own open has made
+		return opened.(T), nil //nolint:forcetypeassert // s is the key of what its own open has made
 	}
 	t, err := s.open(&Parts{ctx: ctx, names: s.parts})
 	if err != nil {

@@ -42,7 +42,9 @@ func newRanking() *CustomStore[*ranking] {
 		store.Spec{Name: testStore, Kind: store.KindTimestampedKeyValue}, store.Spec{Name: ranksStore, Kind: store.KindKeyValue})
 }
 
-func rankOf(key []byte, n uint64) []byte { return append(binary.BigEndian.AppendUint64(nil, n), key...) }
+func rankOf(key []byte, n uint64) []byte {
+	return append(binary.BigEndian.AppendUint64(nil, n), key...)
+}
 
 // add counts one more of a key and returns how many there are.
 func (r *ranking) add(key []byte, timestamp int64) (uint64, error) {

@@ -182,24 +182,33 @@ func (f *fleet) reap(instances ...*instance) {
 
 // settled waits until the group has come to rest with these instances in it. A session goes on in kfake while a join waits, and ends
 // that one without an answer (Kafka's session begins with the answer): who waits for it hears of it when the request times out, and
-// cannot leave in order before.
+// cannot leave in order before. Members that nobody is any more are removed if it does not come to rest.
 func (f *fleet) settled(instances ...*instance) {
 	f.t.Helper()
-	f.eventually("the group at rest", 2*time.Minute, func() error {
-		synctest.Wait()
-		info := f.cluster.GroupInfo(testApp)
-		if info == nil || info.State != "Stable" {
-			return fmt.Errorf("group %+v", info)
-		}
-		for _, in := range instances {
-			for _, id := range in.members() {
-				if !slices.ContainsFunc(info.Members, func(m kfake.GroupMember) bool { return m.MemberID == id }) {
-					return fmt.Errorf("%s: %s is not in the group", in.dir, id)
-				}
+	for begun := time.Now(); f.unsettled(instances) != nil && time.Since(begun) < 2*time.Minute; {
+		time.Sleep(100 * time.Millisecond)
+	}
+	if f.unsettled(instances) != nil {
+		f.reap(instances...)
+	}
+	f.eventually("the group at rest", 2*time.Minute, func() error { return f.unsettled(instances) })
+}
+
+// unsettled says why the group is not at rest with these instances.
+func (f *fleet) unsettled(instances []*instance) error {
+	synctest.Wait()
+	info := f.cluster.GroupInfo(testApp)
+	if info == nil || info.State != "Stable" {
+		return fmt.Errorf("group %+v", info)
+	}
+	for _, in := range instances {
+		for _, id := range in.members() {
+			if !slices.ContainsFunc(info.Members, func(m kfake.GroupMember) bool { return m.MemberID == id }) {
+				return fmt.Errorf("%s: %s is not in the group", in.dir, id)
 			}
 		}
-		return nil
-	})
+	}
+	return nil
 }
 
 // members are the ids by which the group knows the threads, as far as they have one.
