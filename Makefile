@@ -66,7 +66,7 @@ test: ## Run all tests but the lanes below (tag: invariants)
 
 .PHONY: race
 race: ## Run all tests under the race detector
-	$(GO) test -race -tags '$(TAGS)' -shuffle=on -timeout 30m ./...
+	GO='$(GO)' .ci/race '$(TAGS)'
 
 # Schedules live for a moment and share nothing: the collector may be lazy. In its own directory go test shows what passing tests say.
 SIM = TMPDIR=$(SCRATCH) GOGC=400 $(GO) test -tags '$(TAGS)'
