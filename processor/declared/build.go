@@ -1,10 +1,8 @@
 package declared
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/statemesh/statemesh/processor"
 	"github.com/statemesh/statemesh/processor/streams"
@@ -349,7 +347,6 @@ func (g *grouping) store(r *relation) store.Name {
 // ofTable makes groups of the rows of a table.
 func (b *builder) ofTable(r *relation, out *made) {
 	g := r.groups
-	keep := func(c *carrier) ([]byte, []byte) { return c.key, c.value }
 	var rows *streams.Stream[[]byte, *carrier]
 	if len(r.joins) > 0 {
 		rows = run(streams.ToStream(b.tables(r, b.made[r.from].table), streams.Named(r.Name+"-joined")), r.last, r.Name+"-computed", carried, beside)
@@ -357,7 +354,7 @@ func (b *builder) ofTable(r *relation, out *made) {
 		rows = run(b.changes(r.from), r.last, r.Name+"-computed", plain, beside)
 	}
 	t := streams.ToTable(rows.WithKeys(r.from.keys()).WithValues(carriers()), streams.As(store.Name(r.Name+rowsSuffix)), streams.Named(r.Name+rowsSuffix))
-	grouped := streams.GroupTable(t, func(_ []byte, c *carrier) ([]byte, []byte) { return keep(c) }, streams.Named(r.Name)).
+	grouped := streams.GroupTable(t, func(_ []byte, c *carrier) ([]byte, []byte) { return c.key, c.value }, streams.Named(r.Name)).
 		WithKeys(r.keys())
 	b.results(r, streams.AggregateTable(grouped, g.store(r), g.states(), g.initial, g.add, g.subtract, r.storing()...), out)
 }
@@ -408,9 +405,10 @@ func (b *builder) windowed(r *relation, t *streams.Table[serde.Windowed[[]byte],
 // keepResults puts what windows answer with into a store of the relation's name.
 func (b *builder) keepResults(r *relation, t *streams.Table[serde.Windowed[[]byte], *cell]) {
 	g, s := r.groups, streams.ToStream(t, streams.Named(r.Name+"-states"))
-	name, retention := store.Name(r.Name), r.retention()
+	name := store.Name(r.Name)
+	states, _ := streams.StoreOfWindows(t)
 	if r.session {
-		kept := streams.SessionStore(name, retention, r.keys(), values(), r.kept()...)
+		kept := streams.SessionStore(name, states.Retention, r.keys(), values(), r.kept()...)
 		keep(s, r.Name, kept, func(to *streams.Session[[]byte, []byte], k serde.Windowed[[]byte], c *cell, _ int64) error {
 			if c == nil {
 				return to.Remove(k.Key, k.Start, k.End)
@@ -419,27 +417,10 @@ func (b *builder) keepResults(r *relation, t *streams.Table[serde.Windowed[[]byt
 		})
 		return
 	}
-	w := r.Aggregate.Window
-	kept := streams.WindowStore(name, cmp.Or(w.Tumbling, w.Hopping, w.Sliding), retention, r.keys(), values(), r.kept()...)
+	kept := streams.WindowStore(name, states.WindowSize, states.Retention, r.keys(), values(), r.kept()...)
 	keep(s, r.Name, kept, func(to *streams.Window[[]byte, []byte], k serde.Windowed[[]byte], c *cell, at int64) error {
 		return to.Put(k.Key, k.Start, g.result(c), at)
 	})
-}
-
-// retention is how long results are kept: as long as the states are.
-func (r *relation) retention() time.Duration {
-	w := r.Aggregate.Window
-	least := w.grid().MinRetention()
-	switch {
-	case w.Session != 0:
-		least = windows.Session{Gap: w.Session, Grace: w.Grace}.MinRetention()
-	case w.Sliding != 0:
-		least = windows.Sliding{Difference: w.Sliding, Grace: w.Grace}.MinRetention()
-	}
-	if r.Aggregate.OnClose {
-		least *= 2
-	}
-	return max(least, r.Store.Retention)
 }
 
 // kept are the options of a store of results, which has no cache: what it is given comes out of one.

@@ -3,10 +3,12 @@ package declared
 import (
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/statemesh/statemesh/processor/expr"
 	"github.com/statemesh/statemesh/processor/streamstest"
 	"github.com/statemesh/statemesh/serde"
+	"github.com/statemesh/statemesh/store"
 )
 
 // TestStoreInMemoryAndPartitions: a derived table is kept in memory, and groups have the partitions that are asked for.
@@ -31,6 +33,13 @@ func TestStoreInMemoryAndPartitions(t *testing.T) {
 	built, err := topology.Build("app")
 	if err != nil {
 		t.Fatal(err)
+	}
+	plan, err := built.Plan(map[string]int32{"rows": 1, "flights": 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r := plan.Repartitions; len(r) != 1 || r[0].Partitions != 3 {
+		t.Errorf("repartition topics %+v, want one of 3 partitions", r)
 	}
 	for _, sub := range built.Description().Subtopologies {
 		for _, st := range sub.Stores {
@@ -99,5 +108,39 @@ func TestJoinsOneAfterTheOther(t *testing.T) {
 				t.Errorf("%q, want %q", have, want)
 			}
 		})
+	}
+}
+
+// TestResultsAreKeptLikeStates: what windows answer with is kept in windows of the same size, and as long, as what it is made of.
+func TestResultsAreKeptLikeStates(t *testing.T) {
+	t.Parallel()
+	for name, w := range map[string]Window{
+		"tumbling": {Tumbling: time.Minute, Grace: time.Second}, "hopping": {Hopping: time.Minute, Advance: time.Second},
+		"sliding": {Sliding: time.Minute, Grace: time.Second}, "session": {Session: time.Minute, Grace: time.Second},
+	} {
+		for _, onClose := range []bool{false, true} {
+			for _, retention := range []time.Duration{0, time.Hour} {
+				out := agg(Aggregate{By: ref("carrier"), Window: w, OnClose: onClose}, everyFunction()...)
+				out.Store.Retention = retention
+				topology, err := Build(Topology{Relations: []Relation{stream("flights", "in"), out}})
+				if err != nil {
+					t.Fatal(err)
+				}
+				built, err := topology.Build("a")
+				if err != nil {
+					t.Fatal(err)
+				}
+				specs := make(map[store.Name]store.Spec)
+				for _, sub := range built.Description().Subtopologies {
+					for _, spec := range built.StoreSpecs(sub.ID) {
+						specs[spec.Name] = spec
+					}
+				}
+				states, results := specs["out-state"], specs["out"]
+				if states.Retention == 0 || results.Kind != states.Kind || results.WindowSize != states.WindowSize || results.Retention != states.Retention {
+					t.Errorf("%s, on close %t: results %+v, states %+v", name, onClose, results, states)
+				}
+			}
+		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/statemesh/statemesh/processor"
+	"github.com/statemesh/statemesh/serde"
 	"github.com/statemesh/statemesh/store"
 )
 
@@ -32,6 +33,17 @@ func finalitiesOf[K any](n *graphNode) []finality[K] {
 		}
 	}
 	return all
+}
+
+// StoreOfWindows is the store that a table of windows or sessions is kept in, or was made from: its kind, the size of its windows, and how
+// long it keeps them, for another store that holds something of each. ok is false for a table of something else. What is put behind
+// the table later (UntilWindowCloses behind a join of several) may lengthen the retention.
+func StoreOfWindows[K, V any](t *Table[serde.Windowed[K], V]) (spec store.Spec, ok bool) {
+	all := finalitiesOf[serde.Windowed[K]](t.node)
+	if len(all) == 0 {
+		return store.Spec{}, false
+	}
+	return *all[0].spec, true
 }
 
 // together makes several of them one: a key changes no more when none of them changes it. They share a time, else one could change what is
