@@ -6,7 +6,6 @@ import (
 	"embed"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"os"
 	"os/exec"
@@ -17,6 +16,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/statemesh/statemesh/internal/childproc"
 )
 
 //go:embed server.properties log4j2.yaml
@@ -108,7 +109,7 @@ type Broker struct {
 	behind  []string // of the listeners of cfg.Links
 
 	mu   sync.Mutex
-	proc *process // nil: not running
+	proc *childproc.Process // nil: not running
 }
 
 // Start formats Dir, starts a broker on free ports and returns when it serves. The caller stops it.
@@ -139,7 +140,7 @@ func (b *Broker) Pid() int {
 	if b.proc == nil {
 		return 0
 	}
-	return b.proc.pid
+	return b.proc.Pid()
 }
 
 // Restart starts a broker that was stopped or killed, on the same directory and ports, and returns when it serves.
@@ -158,12 +159,12 @@ func (b *Broker) Restart(ctx context.Context) error {
 	// The process outlives this call, so it is not bound to ctx.
 	cmd := b.java(context.WithoutCancel(ctx), b.cfg.Heap, "kafka.Kafka", b.path("server.properties"))
 	cmd.Stdout, cmd.Stderr = log, log
-	p, err := launch(cmd)
+	p, err := childproc.Launch(cmd)
 	if err = errors.Join(err, log.Close()); err != nil {
 		return fmt.Errorf("kafkatest: start: %w", err)
 	}
-	if err := p.serves(ctx, b.addr); err != nil {
-		p.end(syscall.SIGKILL)
+	if err := serves(ctx, p, b.addr); err != nil {
+		p.End(syscall.SIGKILL)
 		return fmt.Errorf("kafkatest: start: %w; end of its log:\n%s", err, b.LogTail(4096))
 	}
 	b.proc = p
@@ -184,24 +185,13 @@ func (b *Broker) Pause() error { return b.signal(syscall.SIGSTOP) }
 func (b *Broker) Resume() error { return b.signal(syscall.SIGCONT) }
 
 // LogTail is the end of the broker's log, at most n bytes.
-func (b *Broker) LogTail(n int64) string {
-	f, err := os.Open(b.path("broker.log"))
-	if err != nil {
-		return err.Error()
-	}
-	defer func() { _ = f.Close() }()
-	if st, err := f.Stat(); err == nil && st.Size() > n {
-		_, _ = f.Seek(-n, io.SeekEnd)
-	}
-	tail, _ := io.ReadAll(f)
-	return string(tail)
-}
+func (b *Broker) LogTail(n int64) string { return childproc.LogTail(b.path("broker.log"), n) }
 
 func (b *Broker) end(sig syscall.Signal) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.proc != nil {
-		b.proc.end(sig)
+		b.proc.End(sig)
 		b.proc = nil
 	}
 }
@@ -212,7 +202,7 @@ func (b *Broker) signal(sig syscall.Signal) error {
 	if b.proc == nil {
 		return errors.New("kafkatest: the broker is not running")
 	}
-	return syscall.Kill(b.proc.pid, sig)
+	return syscall.Kill(b.proc.Pid(), sig)
 }
 
 func (b *Broker) path(name string) string { return filepath.Join(b.dir, name) }

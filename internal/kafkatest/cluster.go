@@ -13,6 +13,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/statemesh/statemesh/internal/childproc"
 )
 
 // Cluster is several brokers, each a process with a directory of its own, that are the quorum of controllers too. Its
@@ -43,7 +45,7 @@ func StartCluster(ctx context.Context, cfg Config) (*Cluster, error) {
 // newNodes has a place and ports for each node.
 func newNodes(cfg Config) (*Cluster, error) {
 	per := 2 + len(cfg.Links)
-	ports, err := freePorts(cfg.Nodes * per)
+	ports, err := childproc.FreePorts(cfg.Nodes * per)
 	if err != nil {
 		return nil, err
 	}

@@ -5,18 +5,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/statemesh/statemesh/internal/childproc"
 )
 
 // ErrNotInstalled reports that there is no initdb below /usr/lib/postgresql or in PATH.
@@ -55,7 +54,7 @@ type Server struct {
 	settings []string
 
 	mu   sync.Mutex
-	proc *process // nil: not running
+	proc *childproc.Process // nil: not running
 }
 
 // Start makes a database cluster in a new directory and returns when it serves. settings are more of "name=value". The caller calls Close.
@@ -100,7 +99,7 @@ func (s *Server) Restart(ctx context.Context) error {
 			s.proc = p
 			return nil
 		}
-		p.end(syscall.SIGKILL)
+		p.End(syscall.SIGKILL)
 		// The last processes of a server that was killed hold its memory for a moment.
 		if ctx.Err() != nil {
 			return fmt.Errorf("postgrestest: start: %w; end of its log:\n%s", err, s.LogTail(4096))
@@ -121,27 +120,19 @@ func (s *Server) Close() error {
 }
 
 // LogTail is the end of the server's log, at most n bytes.
-func (s *Server) LogTail(n int64) string {
-	f, err := os.Open(filepath.Join(s.dir, "log"))
-	if err != nil {
-		return err.Error()
-	}
-	defer func() { _ = f.Close() }()
-	if st, err := f.Stat(); err == nil && st.Size() > n {
-		_, _ = f.Seek(-n, io.SeekEnd)
-	}
-	tail, _ := io.ReadAll(f)
-	return string(tail)
-}
+func (s *Server) LogTail(n int64) string { return childproc.LogTail(s.log(), n) }
+
+func (s *Server) log() string { return filepath.Join(s.dir, "log") }
 
 func (s *Server) init(ctx context.Context) error {
 	if err := give(s.dir); err != nil {
 		return fmt.Errorf("postgrestest: %w", err)
 	}
-	var err error
-	if s.port, err = freePort(); err != nil {
+	ports, err := childproc.FreePorts(1)
+	if err != nil {
 		return err
 	}
+	s.port = ports[0]
 	cmd := s.command(ctx, "initdb", "-D", s.data(), "-A", "trust", "-U", "postgres", "-E", "UTF8", "--locale=C", "--no-sync")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("postgrestest: initdb: %w: %s", err, out)
@@ -150,8 +141,8 @@ func (s *Server) init(ctx context.Context) error {
 }
 
 // launch starts the process, which outlives this call.
-func (s *Server) launch(ctx context.Context) (*process, error) {
-	log, err := os.OpenFile(filepath.Join(s.dir, "log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+func (s *Server) launch(ctx context.Context) (*childproc.Process, error) {
+	log, err := os.OpenFile(s.log(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return nil, err
 	}
@@ -165,7 +156,7 @@ func (s *Server) launch(ctx context.Context) (*process, error) {
 	}
 	cmd := s.command(context.WithoutCancel(ctx), "postgres", args...)
 	cmd.Stdout, cmd.Stderr = log, log
-	p, err := launch(cmd)
+	p, err := childproc.Launch(cmd)
 	if err = errors.Join(err, log.Close()); err != nil {
 		return nil, fmt.Errorf("postgrestest: start: %w", err)
 	}
@@ -173,7 +164,7 @@ func (s *Server) launch(ctx context.Context) (*process, error) {
 }
 
 // serves returns when the server takes connections, or with an error when it or ctx ends before.
-func (s *Server) serves(ctx context.Context, p *process) error {
+func (s *Server) serves(ctx context.Context, p *childproc.Process) error {
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
 	for {
@@ -183,7 +174,7 @@ func (s *Server) serves(ctx context.Context, p *process) error {
 		}
 		select {
 		case <-tick.C:
-		case <-p.done:
+		case <-p.Done():
 			return errors.New("the process ended")
 		case <-ctx.Done():
 			return context.Cause(ctx)
@@ -197,8 +188,8 @@ func (s *Server) end(sig syscall.Signal) {
 	if s.proc == nil {
 		return
 	}
-	workers := children(s.proc.pid)
-	s.proc.end(sig)
+	workers := children(s.proc.Pid())
+	s.proc.End(sig)
 	s.proc = nil
 	if sig != syscall.SIGKILL {
 		return
@@ -214,47 +205,8 @@ func (s *Server) command(ctx context.Context, name string, args ...string) *exec
 	cmd := exec.CommandContext(ctx, filepath.Join(s.bin, name), args...)
 	cmd.Dir = s.dir
 	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + s.dir, "LC_ALL=C", "TZ=UTC"}
-	cmd.SysProcAttr = attributes()
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Credential: credential()}
 	return cmd
-}
-
-// process is a started child and who waits for it.
-type process struct {
-	pid  int
-	done chan struct{} // closed when it has ended
-}
-
-// launch starts cmd. The kernel kills it when the thread that started it ends: that thread stays, waiting for the child.
-func launch(cmd *exec.Cmd) (*process, error) {
-	p := &process{done: make(chan struct{})}
-	started := make(chan error)
-	go func() {
-		runtime.LockOSThread()
-		defer runtime.UnlockOSThread()
-		defer close(p.done)
-		err := cmd.Start()
-		if err == nil {
-			p.pid = cmd.Process.Pid
-		}
-		started <- err
-		if err == nil {
-			_ = cmd.Wait() // how it ends is its log's matter
-		}
-	}()
-	return p, <-started
-}
-
-// end signals the process and waits until it is gone.
-func (p *process) end(sig syscall.Signal) {
-	_ = syscall.Kill(p.pid, sig)
-	t := time.NewTimer(30 * time.Second)
-	defer t.Stop()
-	select {
-	case <-p.done:
-	case <-t.C:
-		_ = syscall.Kill(p.pid, syscall.SIGKILL)
-		<-p.done
-	}
 }
 
 // children lists the processes that a server has begun, where the kernel tells.
@@ -269,14 +221,4 @@ func children(pid int) (pids []int) {
 		}
 	}
 	return pids
-}
-
-// freePort asks the kernel for a port that nobody listens on.
-func freePort() (int, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // it listens at once or not at all
-	if err != nil {
-		return 0, err
-	}
-	defer func() { _ = l.Close() }()
-	return l.Addr().(*net.TCPAddr).Port, nil
 }
