@@ -42,9 +42,9 @@ func oneOf[T ~string](v T, of ...T) error {
 }
 
 func yes(name string, at func() *bool, meaning string) RelationKey {
-	return RelationKey{Name: name, Type: "boolean", Default: "false", Meaning: meaning, read: scalarOf("boolean", func(v string) error {
-		*at() = v == "true"
-		return oneOf(v, "true", "false")
+	return RelationKey{Name: name, Type: "boolean", Default: "false", Meaning: meaning, read: scalarOf("boolean", func(v string) (err error) {
+		*at(), err = parseBool(v)
+		return err
 	})}
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/statemesh/statemesh/processor"
 	"github.com/statemesh/statemesh/processor/declared"
 	"github.com/statemesh/statemesh/processor/expr"
+	"github.com/statemesh/statemesh/serde"
 )
 
 // topologyKey holds the relations of a declared topology.
@@ -129,7 +130,11 @@ func RelationKeys(r *declared.Relation) []RelationKey {
 			read: func(p *parser, path string, n *yaml.Node) { r.Select = p.selected(path, n) },
 		},
 		expression("key", func() **expr.Source { return &r.Key }, "New key of a stream."),
-		words("key_format", func() *string { return &r.KeyFormat }, "How the keys are written, the topic's or the new ones; see docs/serdes. Default: string for new ones, bytes for a topic's."),
+		{
+			Name: "key_format", Type: joinNames(serde.KnownFormats()), Default: "(bytes for a topic's; for new ones by their type)",
+			Meaning: "How the keys are written, the topic's or the new ones. Expressions write none of a schema registry's.",
+			read:    scalarOf("format", func(v string) error { r.KeyFormat = v; return nil }),
+		},
 		words("to", func() *string { return sinkOf(r) }, "Topic that it is written to, as JSON objects; it must exist."),
 	}
 	return append(append(keys, aggregateKeys(r)...), tableKeys(r)...)
@@ -195,7 +200,11 @@ func tableKeys(r *declared.Relation) []RelationKey {
 		yes("store.in_memory", func() *bool { return &r.Store.InMemory }, "Keep the table in memory; it is rebuilt from its changelog at every start."),
 		{
 			Name: "store.cache", Type: "boolean", Default: "true", Meaning: "Tell only the last change of a key in each commit downstream.",
-			read: scalarOf("boolean", func(v string) error { r.Store.NoCache = v == "false"; return oneOf(v, "true", "false") }),
+			read: scalarOf("boolean", func(v string) error {
+				cache, err := parseBool(v)
+				r.Store.NoCache = err == nil && !cache
+				return err
+			}),
 		},
 		lasting("store.retention", func() *time.Duration { return &r.Store.Retention }, "How long windows are kept. Default: as long as they may change."),
 		{

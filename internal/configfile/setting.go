@@ -138,16 +138,20 @@ func choice[T ~string](name, def string, at func(*draft) *T, values []T, meaning
 func boolean(name, def string, at func(*draft) *bool, meaning string) Setting {
 	return Setting{
 		Name: name, Type: "boolean", Default: def, Meaning: meaning,
-		set: func(d *draft, v string) error {
-			switch strings.ToLower(v) {
-			case "true", "false":
-				*at(d) = strings.EqualFold(v, "true")
-				return nil
-			default:
-				return fmt.Errorf("%q is neither true nor false", v)
-			}
-		},
+		set: func(d *draft, v string) (err error) { *at(d), err = parseBool(v); return err },
 		get: func(d *draft) string { return strconv.FormatBool(*at(d)) },
+	}
+}
+
+// parseBool reads true and false, in any letters, and nothing that only looks like them.
+func parseBool(v string) (bool, error) {
+	switch strings.ToLower(v) {
+	case "true":
+		return true, nil
+	case "false":
+		return false, nil
+	default:
+		return false, fmt.Errorf("%q is neither true nor false", v)
 	}
 }
 

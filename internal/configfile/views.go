@@ -126,15 +126,7 @@ func viewDuration(name, def string, at func(*views.View) *time.Duration, meaning
 func viewBool(name string, at func(*views.View) *bool, meaning string) ViewKey {
 	return ViewKey{
 		Name: name, Type: "boolean", Default: "false", Meaning: meaning,
-		set: func(v *views.View, s string) error {
-			switch strings.ToLower(s) {
-			case "true", "false":
-				*at(v) = strings.EqualFold(s, "true")
-				return nil
-			default:
-				return fmt.Errorf("%q is neither true nor false", s)
-			}
-		},
+		set: func(v *views.View, s string) (err error) { *at(v), err = parseBool(s); return err },
 	}
 }
 

@@ -8,7 +8,7 @@ func Of(name string, candidates []string) string {
 	best, bestCost := "", max(2, len(name)/3)+1
 	name = strings.ToLower(name)
 	for _, c := range candidates {
-		cost := distance(name, strings.ToLower(c))
+		cost := Distance(name, strings.ToLower(c))
 		if cost < bestCost {
 			best, bestCost = c, cost
 		}
@@ -16,8 +16,8 @@ func Of(name string, candidates []string) string {
 	return best
 }
 
-// distance is the number of single-character edits, with a swap of neighbours as one (optimal string alignment).
-func distance(a, b string) int {
+// Distance is the number of single-character edits, with a swap of neighbours as one (optimal string alignment).
+func Distance(a, b string) int {
 	prev2, prev, cur := make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)
 	for j := range prev {
 		prev[j] = j

@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"cel.dev/cel-go/common/operators"
+
+	"github.com/statemesh/statemesh/internal/nearest"
 )
 
 // The library tells what is wrong in words alone. What is understood of them is told in those of this package, with types and a
@@ -85,7 +87,7 @@ func (c *compiler) isCall(offset int, name string) bool {
 func (c *compiler) names(unknown string) string {
 	var near []string
 	for _, v := range c.schema.vars {
-		if strings.EqualFold(v.name, unknown) || distance(v.name, unknown) <= len(unknown)/3 {
+		if strings.EqualFold(v.name, unknown) || nearest.Distance(v.name, unknown) <= len(unknown)/3 {
 			near = append(near, v.name)
 		}
 	}
@@ -101,25 +103,4 @@ func (c *compiler) names(unknown string) string {
 		columns = append(columns[:shown], "...")
 	}
 	return "the columns are " + strings.Join(columns, ", ")
-}
-
-// distance is how many letters must change, come or go to make one word of another.
-func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		before := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := before
-			if a[i] != b[j] {
-				cost++
-			}
-			before = row[j+1]
-			row[j+1] = min(cost, row[j]+1, row[j+1]+1)
-		}
-	}
-	return row[len(b)]
 }
