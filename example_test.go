@@ -10,6 +10,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/statemesh/statemesh"
+	"github.com/statemesh/statemesh/internal/fakekafka"
 	"github.com/statemesh/statemesh/processor"
 	"github.com/statemesh/statemesh/processor/views"
 	"github.com/statemesh/statemesh/serde"
@@ -58,7 +59,7 @@ func Example() {
 
 // ordersOf starts a broker with a topic of orders, one for each name.
 func ordersOf(customers ...string) (brokers []string, done func()) {
-	broker, err := kfake.NewCluster(kfake.NumBrokers(1))
+	broker, err := fakekafka.New(kfake.NumBrokers(1))
 	if err != nil {
 		panic(err)
 	}

@@ -19,6 +19,7 @@ import (
 
 	"github.com/statemesh/statemesh"
 	"github.com/statemesh/statemesh/client"
+	"github.com/statemesh/statemesh/internal/fakekafka"
 	"github.com/statemesh/statemesh/processor"
 	"github.com/statemesh/statemesh/processor/views"
 	"github.com/statemesh/statemesh/serde"
@@ -34,7 +35,7 @@ type broker struct {
 
 func startBroker(t *testing.T, topic string, partitions int32) *broker {
 	t.Helper()
-	c, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.GroupMinSessionTimeout(100*time.Millisecond))
+	c, err := fakekafka.New(kfake.NumBrokers(1), kfake.GroupMinSessionTimeout(100*time.Millisecond))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -20,6 +20,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/statemesh/statemesh/internal/fakekafka"
 	"github.com/statemesh/statemesh/router"
 	"github.com/statemesh/statemesh/store"
 	"github.com/statemesh/statemesh/store/layered"
@@ -81,7 +82,7 @@ func newFleet(tb testing.TB, virtual bool, partitions int32, opts ...kfake.Opt) 
 		all = append(all, kfake.ListenFn(network.Listen), kfake.Ports(9092))
 		f.dial = network.DialContext
 	}
-	cluster, err := kfake.NewCluster(append(all, opts...)...)
+	cluster, err := fakekafka.New(append(all, opts...)...)
 	if err != nil {
 		tb.Fatal(err)
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/statemesh/statemesh/internal/fakekafka"
 	"github.com/statemesh/statemesh/processor"
 	"github.com/statemesh/statemesh/processor/declared"
 	"github.com/statemesh/statemesh/processor/expr"
@@ -138,7 +139,7 @@ type kafka struct {
 
 func newKafka(t *testing.T, policy string) *kafka {
 	t.Helper()
-	cluster, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.BrokerConfigs(map[string]string{"group.initial.rebalance.delay.ms": "0"}))
+	cluster, err := fakekafka.New(kfake.NumBrokers(1), kfake.BrokerConfigs(map[string]string{"group.initial.rebalance.delay.ms": "0"}))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,13 +12,14 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/statemesh/statemesh/examples/clicks"
+	"github.com/statemesh/statemesh/internal/fakekafka"
 )
 
 // prepare starts a broker when none is given, makes the topics and fills them. done ends what it started.
 func prepare(ctx context.Context, brokers []string) (_ []string, done func(), err error) {
 	done = func() {}
 	if len(brokers) == 0 {
-		b, err := kfake.NewCluster(kfake.NumBrokers(1))
+		b, err := fakekafka.New(kfake.NumBrokers(1))
 		if err != nil {
 			return nil, nil, err
 		}

@@ -6,6 +6,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/statemesh/statemesh/internal/fakekafka"
 )
 
 const topic = "words"
@@ -14,7 +16,7 @@ const topic = "words"
 func prepare(ctx context.Context, brokers, words []string) (_ []string, done func(), err error) {
 	done = func() {}
 	if len(brokers) == 0 {
-		b, err := kfake.NewCluster(kfake.NumBrokers(1))
+		b, err := fakekafka.New(kfake.NumBrokers(1))
 		if err != nil {
 			return nil, nil, err
 		}

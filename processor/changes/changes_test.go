@@ -17,6 +17,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/statemesh/statemesh/internal/fakekafka"
 	"github.com/statemesh/statemesh/processor"
 )
 
@@ -32,7 +33,7 @@ type broker struct {
 
 func newBroker(tb testing.TB, partitions int32) *broker {
 	tb.Helper()
-	cluster, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(partitions, topic),
+	cluster, err := fakekafka.New(kfake.NumBrokers(1), kfake.SeedTopics(partitions, topic),
 		kfake.BrokerConfigs(map[string]string{"group.initial.rebalance.delay.ms": "0"}))
 	if err != nil {
 		tb.Fatal(err)

@@ -20,6 +20,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/statemesh/statemesh/examples/flights"
+	"github.com/statemesh/statemesh/internal/fakekafka"
 	"github.com/statemesh/statemesh/processor"
 	"github.com/statemesh/statemesh/processor/views"
 	"github.com/statemesh/statemesh/router"
@@ -48,7 +49,7 @@ func startMesh(t *testing.T, partitions int32, topic string, all []views.View, c
 // startMeshOf is startMesh with several topics; records go to the first unless they name another. The others are compacted.
 func startMeshOf(t *testing.T, partitions int32, topics []string, all []views.View, change func(*processor.Config)) *mesh {
 	t.Helper()
-	cluster, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(partitions, topics[0]),
+	cluster, err := fakekafka.New(kfake.NumBrokers(1), kfake.SeedTopics(partitions, topics[0]),
 		kfake.BrokerConfigs(map[string]string{"group.initial.rebalance.delay.ms": "0"}))
 	if err != nil {
 		t.Fatal(err)

@@ -21,6 +21,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/statemesh/statemesh/internal/fakekafka"
 	"github.com/statemesh/statemesh/internal/postgrestest"
 	"github.com/statemesh/statemesh/processor"
 	"github.com/statemesh/statemesh/processor/declared"
@@ -137,7 +138,7 @@ type world struct {
 // newFake starts a broker that is none.
 func newFake(tb testing.TB, partitions int32) []string {
 	tb.Helper()
-	cluster, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(partitions, testTopic),
+	cluster, err := fakekafka.New(kfake.NumBrokers(1), kfake.SeedTopics(partitions, testTopic),
 		kfake.BrokerConfigs(map[string]string{"group.initial.rebalance.delay.ms": "0"}))
 	if err != nil {
 		tb.Fatal(err)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/statemesh/statemesh/client"
 	"github.com/statemesh/statemesh/examples/clicks"
+	"github.com/statemesh/statemesh/internal/fakekafka"
 	"github.com/statemesh/statemesh/processor/views"
 	"github.com/statemesh/statemesh/serde"
 	"github.com/statemesh/statemesh/store"
@@ -22,7 +23,7 @@ import (
 // TestClicks proves the answers about clicks on the embedded broker.
 func TestClicks(t *testing.T) {
 	t.Parallel()
-	cluster, err := kfake.NewCluster(kfake.NumBrokers(1))
+	cluster, err := fakekafka.New(kfake.NumBrokers(1))
 	if err != nil {
 		t.Fatal(err)
 	}

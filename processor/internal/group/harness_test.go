@@ -16,6 +16,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/statemesh/statemesh/internal/fakekafka"
 	"github.com/statemesh/statemesh/router"
 	"github.com/statemesh/statemesh/store"
 )
@@ -75,7 +76,7 @@ func newSimWorld(t *testing.T, partitions int) *world {
 
 func newCluster(t *testing.T, partitions int, opts ...kfake.Opt) *kfake.Cluster {
 	t.Helper()
-	c, err := kfake.NewCluster(append([]kfake.Opt{
+	c, err := fakekafka.New(append([]kfake.Opt{
 		kfake.NumBrokers(1), kfake.SleepOutOfOrder(),
 		kfake.SeedTopics(int32(partitions), "flights", "weather"), kfake.SeedTopics(int32((partitions+1)/2), "planes"),
 	}, opts...)...)

@@ -15,6 +15,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/statemesh/statemesh/internal/fakekafka"
 	"github.com/statemesh/statemesh/router"
 	"github.com/statemesh/statemesh/store"
 )
@@ -127,7 +128,7 @@ type script struct {
 // Answers beyond the script repeat the last one.
 func newScript(t *testing.T) (*script, *kgo.Client) {
 	t.Helper()
-	c, err := kfake.NewCluster(kfake.NumBrokers(1))
+	c, err := fakekafka.New(kfake.NumBrokers(1))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/statemesh/statemesh/internal/fakekafka"
 	"github.com/statemesh/statemesh/processor/internal/commitmeta"
 	"github.com/statemesh/statemesh/processor/internal/kafka"
 	"github.com/statemesh/statemesh/store"
@@ -43,7 +44,7 @@ func newWorld(t *testing.T, opts ...kfake.Opt) *world {
 	opts = append([]kfake.Opt{
 		kfake.ListenFn(network.Listen), kfake.NumBrokers(2), kfake.Ports(9092, 9093),
 	}, opts...)
-	cluster, err := kfake.NewCluster(opts...)
+	cluster, err := fakekafka.New(opts...)
 	if err != nil {
 		t.Fatal(err)
 	}

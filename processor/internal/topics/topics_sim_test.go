@@ -19,6 +19,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/statemesh/statemesh/internal/fakekafka"
 	"github.com/statemesh/statemesh/processor/internal/kafka"
 	"github.com/statemesh/statemesh/store"
 )
@@ -33,7 +34,7 @@ type world struct {
 func newWorld(t *testing.T) *world {
 	t.Helper()
 	var network kfake.VirtualNetwork
-	cluster, err := kfake.NewCluster(kfake.ListenFn(network.Listen), kfake.NumBrokers(2), kfake.Ports(9092, 9093))
+	cluster, err := fakekafka.New(kfake.ListenFn(network.Listen), kfake.NumBrokers(2), kfake.Ports(9092, 9093))
 	if err != nil {
 		t.Fatal(err)
 	}

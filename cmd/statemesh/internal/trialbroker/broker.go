@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"math"
 	"net"
 	"os"
 	"path/filepath"
@@ -13,7 +12,8 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kfake"
-	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/statemesh/statemesh/internal/fakekafka"
 )
 
 // Config of a broker.
@@ -78,25 +78,11 @@ func Start(ctx context.Context, cfg Config) (_ *Broker, err error) {
 	if cfg.DataDir != "" {
 		opts = append(opts, kfake.DataDir(filepath.Join(cfg.DataDir, "log")))
 	}
-	cluster, err := kfake.NewCluster(opts...)
+	cluster, err := fakekafka.New(opts...)
 	if err != nil {
 		return nil, fmt.Errorf("trial broker: %w", err)
 	}
-	cluster.ControlKey(int16(kmsg.Fetch), func(req kmsg.Request) (kmsg.Response, error, bool) {
-		cluster.KeepControl()
-		wholePartitions(req)
-		return nil, nil, false
-	})
 	return &Broker{cluster: cluster, addr: cluster.ListenAddrs()[0], lock: lock}, nil
-}
-
-// wholePartitions takes the bound on all partitions together out of a fetch. kfake that meets it in the middle of a partition leaves
-// out which of the partition's transactions were aborted, and the client takes their records for committed. The bound on each
-// partition remains.
-func wholePartitions(req kmsg.Request) {
-	if f, ok := req.(*kmsg.FetchRequest); ok {
-		f.MaxBytes = math.MaxInt32
-	}
 }
 
 // Addr is "host:port" as clients dial it.

@@ -1,7 +1,6 @@
 package trialbroker_test
 
 import (
-	"fmt"
 	"strings"
 	"testing"
 
@@ -57,44 +56,6 @@ func TestRestartKeepsData(t *testing.T) {
 	}
 	if len(got) != 1 || string(got[0].Value) != "v" {
 		t.Fatalf("after the restart: %v, want the one record", got)
-	}
-}
-
-// What a transaction wrote that was aborted is never read as committed, however little of it a fetch may bring.
-func TestAbortedInLargeFetch(t *testing.T) {
-	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
-	b := start(t, trialbroker.Config{})
-	defer func() {
-		if err := b.Close(); err != nil {
-			t.Error(err)
-		}
-	}()
-	cl := client(t, b, kgo.TransactionalID("t"), kgo.DefaultProduceTopic("in"), kgo.ProducerBatchCompression(kgo.NoCompression()))
-	defer cl.Close()
-	if _, err := kadm.NewClient(cl).CreateTopic(t.Context(), 1, 1, nil, "in"); err != nil {
-		t.Fatal(err)
-	}
-	transaction := func(records int, end kgo.TransactionEndTry) {
-		if err := cl.BeginTransaction(); err != nil {
-			t.Fatal(err)
-		}
-		for range records { // a batch each
-			if err := cl.ProduceSync(t.Context(), &kgo.Record{Value: fmt.Append(nil, bool(end), strings.Repeat("x", 1000))}).FirstErr(); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if err := cl.EndTransaction(t.Context(), end); err != nil {
-			t.Fatal(err)
-		}
-	}
-	transaction(20, kgo.TryAbort)
-	transaction(1, kgo.TryCommit)
-
-	reader := client(t, b, kgo.ConsumeTopics("in"), kgo.FetchIsolationLevel(kgo.ReadCommitted()), kgo.FetchMaxBytes(3000))
-	defer reader.Close()
-	got := reader.PollFetches(t.Context()).Records()
-	if len(got) != 1 || !strings.HasPrefix(string(got[0].Value), "true") {
-		t.Fatalf("%d records, the first %.10q, want the one that was committed", len(got), got[0].Value)
 	}
 }
 
