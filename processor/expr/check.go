@@ -66,9 +66,12 @@ func (s *shape) call(a *ast.AST, e ast.Expr) {
 	switch call.FunctionName() {
 	case operators.Equals, operators.NotEquals:
 		s.deep[e.ID()] = !isScalar(a.GetType(args[0].ID())) && !isScalar(a.GetType(args[1].ID()))
-	case overloads.Matches:
-		if _, ok := literal(args[len(args)-1]); !ok {
+	case overloads.Matches, extract, extractAll:
+		pattern, ok := literal(args[len(args)-1])
+		if !ok {
 			s.refuse(args[len(args)-1], "a regular expression must be written out", "")
+		} else if reason, hint := wrongExtract(pattern); reason != "" && call.FunctionName() != overloads.Matches {
+			s.refuse(args[len(args)-1], reason, hint)
 		}
 	case overloads.TimeGetFullYear, overloads.TimeGetMonth, overloads.TimeGetDayOfYear, overloads.TimeGetDayOfMonth, overloads.TimeGetDate,
 		overloads.TimeGetDayOfWeek, overloads.TimeGetHours, overloads.TimeGetMinutes, overloads.TimeGetSeconds, overloads.TimeGetMilliseconds:

@@ -36,6 +36,11 @@ func (p *Program) Type() Type { return p.typ }
 //
 // A wanted [Bool] is a decision, and must not be null. [Any] takes every type, and [JSON] every type that has a form in JSON.
 func Compile(src Source, s *Schema, want Type) (*Program, error) {
+	return compile(src, s, func(c *compiler, out *cel.Type) Type { return c.result(out, want) })
+}
+
+// compile leaves it to result which type the expression may have, and what it is then.
+func compile(src Source, s *Schema, result func(c *compiler, out *cel.Type) Type) (*Program, error) {
 	c := &compiler{src: src, text: []rune(src.Text), schema: s, places: src.places()}
 	checked := c.check()
 	if checked == nil {
@@ -46,7 +51,7 @@ func Compile(src Source, s *Schema, want Type) (*Program, error) {
 	for _, f := range shape.findings {
 		c.bad(c.offset(native, f.node), &Error{Reason: f.reason, Hint: f.hint})
 	}
-	typ := c.result(checked.OutputType(), want)
+	typ := result(c, checked.OutputType())
 	if len(c.errs) > 0 {
 		return nil, errors.Join(c.errs...)
 	}

@@ -60,7 +60,8 @@ func (s *Schema) newEnv() (*cel.Env, error) {
 	for _, v := range s.vars {
 		options = append(options, cel.Variable(v.name, v.cel))
 	}
-	return cel.NewEnv(append(options, extras()...)...)
+	options = append(options, extras()...)
+	return cel.NewEnv(append(options, extracts()...)...)
 }
 
 // hasMacro gives has() a meaning for columns and what else every record has: not null. For everything else it is CEL's.

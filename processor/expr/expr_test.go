@@ -54,7 +54,7 @@ func TestSchemaRefuses(t *testing.T) {
 		"format":            {Layout{Format: "xml", Columns: []Column{{Name: "a", Type: Int}}}, `format: "xml": want one of csv, json, string`},
 		"no columns":        {Layout{Format: CSV}, "columns: expressions need at least one"},
 		"text":              {Layout{Format: Text, Columns: []Column{{Name: "a", Type: Int}, {Name: "b", Type: Int}}}, "columns: a text is one column, not 2"},
-		"name":              {Layout{Format: JSONObject, Columns: []Column{{Name: "dep-delay", Type: Int}}}, `columns[0].name: "dep-delay" is no name for expressions: letters, digits and _, parts joined by dots; set field to what the record calls it`},
+		"name":              {Layout{Format: JSONObject, Columns: []Column{{Name: "dep-delay", Type: Int}}}, `columns[0].name: "dep-delay" is no name for expressions: letters, digits and _, parts joined by dots; take another name and set field to what the record calls it`},
 		"word":              {Layout{Format: JSONObject, Columns: []Column{{Name: "in", Type: Int}}}, `columns[0].name: "in" is a word of the language; take another name and set field to what the record calls it`},
 		"record":            {Layout{Format: JSONObject, Columns: []Column{{Name: "record.x", Type: Int}}}, `columns[0].name: "record" is a word of the language; take another name and set field to what the record calls it`},
 		"twice":             {Layout{Format: JSONObject, Columns: []Column{{Name: "a", Type: Int}, {Name: "a", Type: Int}}}, `columns[1].name: "a" is given twice`},

@@ -1,15 +1,12 @@
 package expr
 
 import (
-	"regexp"
-
 	"cel.dev/cel-go/cel"
 	"cel.dev/cel-go/common/functions"
 	"cel.dev/cel-go/common/operators"
 	"cel.dev/cel-go/common/overloads"
 	"cel.dev/cel-go/common/types"
 	"cel.dev/cel-go/common/types/ref"
-	"cel.dev/cel-go/interpreter"
 )
 
 // The library charges for a call after it has made it. What one call may take is bounded here, before it is made: with that,
@@ -59,32 +56,6 @@ func guarded(env *cel.Env) ([]*functions.Overload, error) {
 		}
 	}
 	return all, nil
-}
-
-// expressions compiles regular expressions once, and bounds what they are tried on.
-func expressions() []*interpreter.RegexOptimization {
-	var all []*interpreter.RegexOptimization
-	for _, id := range []string{overloads.Matches, overloads.MatchesString} {
-		all = append(all, &interpreter.RegexOptimization{Function: overloads.Matches, OverloadID: id, RegexIndex: 1, Factory: compiledMatch})
-	}
-	return all
-}
-
-func compiledMatch(call interpreter.InterpretableCall, pattern string) (interpreter.InterpretableCall, error) {
-	compiled, err := regexp.Compile(pattern)
-	if err != nil {
-		return nil, err
-	}
-	return interpreter.NewCall(call.ID(), call.Function(), call.OverloadID(), call.Args(), func(args ...ref.Val) ref.Val {
-		text, ok := args[0].(types.String)
-		switch {
-		case !ok:
-			return types.MaybeNoSuchOverloadErr(args[0])
-		case len(text) > MaxMatchBytes:
-			return errLarge()
-		}
-		return types.Bool(compiled.MatchString(string(text)))
-	}), nil
 }
 
 func guardedBy(o *functions.Overload, check func([]ref.Val) ref.Val) *functions.Overload {

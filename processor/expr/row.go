@@ -64,12 +64,12 @@ func (s *Schema) NewRow(programs ...*Program) (*Row, error) {
 	}
 	var fields []string
 	for i := range n {
-		if r.used[i] && !slices.Contains(fields, s.fields[i]) {
+		if r.used[i] && i != s.item && !slices.Contains(fields, s.fields[i]) {
 			fields = append(fields, s.fields[i])
 		}
 	}
 	for i := range n {
-		if r.used[i] {
+		if r.used[i] && i != s.item {
 			r.columns = append(r.columns, slices.Index(fields, s.fields[i]))
 		} else {
 			r.columns = append(r.columns, -1)

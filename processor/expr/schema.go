@@ -60,6 +60,7 @@ type Schema struct {
 	keys   serde.Format
 	env    *cel.Env
 	vars   []variable
+	item   int // the column that is in no record, see [Each]; -1: none
 }
 
 // variable is a name that expressions may use.
@@ -94,7 +95,7 @@ var reserved = []string{
 
 // NewSchema checks a layout. All that is wrong with it is returned at once, each thing a [*SchemaError].
 func NewSchema(l Layout) (*Schema, error) {
-	s := &Schema{layout: l}
+	s := &Schema{layout: l, item: -1}
 	s.layout.Columns = slices.Clone(l.Columns)
 	if err := errors.Join(append(s.checkFormat(), s.checkColumns()...)...); err != nil {
 		return nil, err
@@ -147,13 +148,9 @@ func (s *Schema) checkColumns() (errs []error) {
 		bad := func(part, format string, args ...any) {
 			errs = append(errs, &SchemaError{Path: path + part, Reason: fmt.Sprintf(format, args...)})
 		}
-		first, _, _ := strings.Cut(c.Name, ".")
-		switch {
-		case !identifier.MatchString(c.Name):
-			bad(".name", "%q is no name for expressions: letters, digits and _, parts joined by dots; set field to what the record calls it", c.Name)
-		case slices.Contains(reserved, first):
-			bad(".name", "%q is a word of the language; take another name and set field to what the record calls it", first)
-		case seen[c.Name]:
+		if reason := nameReason(c.Name); reason != "" {
+			bad(".name", "%s; take another name and set field to what the record calls it", reason)
+		} else if seen[c.Name] {
 			bad(".name", "%q is given twice", c.Name)
 		}
 		seen[c.Name] = true
@@ -173,6 +170,19 @@ func (s *Schema) checkColumns() (errs []error) {
 		s.fields = append(s.fields, field)
 	}
 	return append(errs, s.checkHeader()...)
+}
+
+// nameReason says why a name cannot be that of a column; "": it can.
+func nameReason(name string) string {
+	first, _, _ := strings.Cut(name, ".")
+	switch {
+	case !identifier.MatchString(name):
+		return fmt.Sprintf("%q is no name for expressions: letters, digits and _, parts joined by dots", name)
+	case slices.Contains(reserved, first):
+		return fmt.Sprintf("%q is a word of the language", first)
+	default:
+		return ""
+	}
 }
 
 // checkHeader sees to it that every column of CSV has exactly one place.
