@@ -68,12 +68,20 @@ type Config struct {
 	Linger       time.Duration
 	// BufferBytes is how much of the topic may wait for the database, beyond Kafka.FetchBytes. Default 16 MiB.
 	BufferBytes int64
+	// RowBytes bounds the memory of rows that are made of it and being written, of all partitions together, estimated as 1 KiB for each record
+	// and four times its bytes. Default 64 MiB. A batch that alone takes more goes alone.
+	RowBytes int64
 	// Timeout of one transaction with the database. Default 1m. Whatever takes longer is cut off and tried again.
 	Timeout time.Duration
 	// StopTimeout is how long the transaction in flight is waited for when Run ends, or a partition goes to another instance. Default 10s.
 	StopTimeout time.Duration
 	// Backoff and MaxBackoff are the shortest and the longest wait before a database that is away is tried again. Defaults 100ms and 30s.
 	Backoff, MaxBackoff time.Duration
+	// RestartBackoff and MaxRestartBackoff are the shortest and the longest wait before [Sink.Keep] begins a sink again that has ended with an
+	// error. Defaults 1s and 1m.
+	RestartBackoff, MaxRestartBackoff time.Duration
+	// SessionTimeout of the consumer group: how long the partitions of a killed instance wait for another one. Default 45s.
+	SessionTimeout time.Duration
 	// Idle is how often a partition without changes moves its offset, behind control records for example. Default 1m, or a quarter of the
 	// topic's delete.retention.ms, if that is shorter.
 	Idle time.Duration
@@ -134,15 +142,33 @@ func (c Config) Validate() error {
 		{"StopTimeout", c.StopTimeout},
 		{"Backoff", c.Backoff},
 		{"MaxBackoff", c.MaxBackoff},
+		{"RestartBackoff", c.RestartBackoff},
+		{"MaxRestartBackoff", c.MaxRestartBackoff},
 	} {
 		if f.value < time.Millisecond {
 			bad(f.name, "%s: at least 1ms", f.value)
 		}
 	}
+	if c.RowBytes < 1 {
+		bad("RowBytes", "%d: at least 1", c.RowBytes)
+	}
 	if err := c.changes().Validate(); err != nil {
 		errs = append(errs, err)
 	}
 	return errors.Join(errs...)
+}
+
+// WithDefaults returns c with every zero field replaced by what it means.
+func (c Config) WithDefaults() Config { return c.withDefaults() }
+
+// Schema of the rows that a sink of this configuration makes, without running one. Errors are of what it reads: keys and layouts that it does
+// not know, as [*ConfigError] where a field is wrong.
+func (c Config) Schema() (Schema, error) {
+	r, err := newReader(c.withDefaults())
+	if err != nil {
+		return Schema{}, err
+	}
+	return r.schema, nil
 }
 
 func (c Config) stream() bool { return c.Content.Kind == declared.Stream }
@@ -165,6 +191,12 @@ func (c Config) withDefaults() Config {
 	c.StopTimeout = cmp.Or(c.StopTimeout, 10*time.Second)
 	c.Backoff = cmp.Or(c.Backoff, 100*time.Millisecond)
 	c.MaxBackoff = cmp.Or(c.MaxBackoff, 30*time.Second)
+	c.RestartBackoff = cmp.Or(c.RestartBackoff, time.Second)
+	c.MaxRestartBackoff = cmp.Or(c.MaxRestartBackoff, time.Minute)
+	c.RowBytes = cmp.Or(c.RowBytes, 64<<20)
+	d := c.changes().WithDefaults()
+	c.BatchRecords, c.BatchBytes, c.Linger, c.BufferBytes, c.Idle = d.BatchRecords, d.BatchBytes, d.Linger, d.BufferBytes, d.Idle
+	c.SessionTimeout = d.SessionTimeout
 	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
 	return c
 }

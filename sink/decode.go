@@ -24,7 +24,7 @@ type reader struct {
 
 // newReader checks what the relation holds.
 func newReader(c Config) (*reader, error) {
-	r := &reader{schema: Schema{Append: c.stream()}}
+	r := &reader{schema: Schema{Sink: c.ID(), Append: c.stream()}}
 	layout := expr.Layout{Format: expr.JSONObject}
 	if c.Layout != nil {
 		layout = *c.Layout

@@ -20,7 +20,7 @@ func (h *handler) Begin(ctx context.Context, log changes.Log) (changes.Position,
 	place := Place{Sink: s.id, Topic: log.Topic, TopicID: log.ID, Partition: log.Partition}
 	var at Offset
 	var asked time.Time
-	err := s.persist(ctx, "begin", func(ctx context.Context) (err error) {
+	err := s.persist(ctx, "begin", log.Partition, func(ctx context.Context) (err error) {
 		asked = time.Now()
 		at, err = s.cfg.Target.Begin(ctx, place, log.Start)
 		return err
@@ -63,7 +63,12 @@ func (h *handler) Apply(ctx context.Context, in changes.Batch) (int64, error) {
 	if err := s.stale(p); err != nil {
 		return 0, err
 	}
-	rows, undecoded, failed := s.rows(p, in.Records)
+	weight := min(rowBytes(in.Records), s.cfg.RowBytes)
+	if err := s.rows.Acquire(ctx, weight); err != nil {
+		return 0, err
+	}
+	defer s.rows.Release(weight)
+	rows, undecoded, failed := s.decode(p, in.Records)
 	b := Batch{Place: p.place, From: in.From, Next: in.Next, Epoch: in.Epoch, Caught: in.Caught, Rows: rows, OnError: s.cfg.OnError}
 	if failed != nil {
 		return s.before(ctx, p, b, failed)
@@ -98,8 +103,18 @@ func (s *Sink) stale(p *part) error {
 	return nil
 }
 
-// rows decodes records. An error is the first one's that is no row, under Fail, after those before it.
-func (s *Sink) rows(p *part, records []changes.Record) (rows []Row, refused []Refusal, failed *RefusedError) {
+// rowBytes estimates what rows take that are made of records, with what a target makes of them (BenchmarkUpsert in sink/postgres).
+func rowBytes(records []changes.Record) int64 {
+	const row, times = 1 << 10, 4
+	bytes := int64(len(records)) * row
+	for i := range records {
+		bytes += times * int64(len(records[i].Key)+len(records[i].Value))
+	}
+	return bytes
+}
+
+// decode decodes records. An error is the first one's that is no row, under Fail, after those before it.
+func (s *Sink) decode(p *part, records []changes.Record) (rows []Row, refused []Refusal, failed *RefusedError) {
 	rows = make([]Row, 0, len(records))
 	for i := range records {
 		row, err := s.reader.row(p.row, p.place, &records[i])
@@ -120,7 +135,7 @@ func (s *Sink) rows(p *part, records []changes.Record) (rows []Row, refused []Re
 func (s *Sink) apply(ctx context.Context, p *part, b Batch, undecoded []Refusal) (int64, error) {
 	var res Result
 	tries := 0
-	err := s.persist(ctx, "apply", func(ctx context.Context) (err error) {
+	err := s.persist(ctx, "apply", p.place.Partition, func(ctx context.Context) (err error) {
 		tries++
 		b.Age = time.Since(p.caughtUp)
 		began := time.Now()
@@ -165,12 +180,4 @@ func count(rows []Row) (upserts, deletes int) {
 }
 
 // Lag is shown.
-func (h *handler) Lag(partition int32, offsets int64) {
-	h.metrics.setLag(partition, offsets)
-	if offsets >= 0 {
-		return
-	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	delete(h.parts, partition)
-}
+func (h *handler) Lag(partition int32, offsets int64) { (*Sink)(h).lag(partition, offsets) }

@@ -37,7 +37,9 @@ type memory struct {
 	fail   func(b Batch) error
 	open   func() error
 	refuse func(r Row) bool
-	change chan struct{}
+	// applying is called before.
+	applying func(b Batch)
+	change   chan struct{}
 }
 
 func newMemory() *memory {
@@ -63,6 +65,9 @@ func (m *memory) Begin(_ context.Context, place Place, start int64) (Offset, err
 }
 
 func (m *memory) Apply(_ context.Context, b Batch) (Result, error) {
+	if m.applying != nil {
+		m.applying(b)
+	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	defer func() {
@@ -327,7 +332,7 @@ func TestTriedAgain(t *testing.T) {
 	if !reflect.DeepEqual(m.rows, map[string]any{"a": int64(1), "b": int64(2)}) || opens != 3 {
 		t.Errorf("%v, opened %d times", m.rows, opens)
 	}
-	if have := value(t, reg, "statemesh_sink_errors_total"); have != 4 {
+	if have := value(t, reg, "statemesh_sink_errors_total", "reason", "unreachable"); have != 4 {
 		t.Errorf("%v errors, want 4", have)
 	}
 	if have := value(t, reg, "statemesh_sink_rows_total"); have != 2 {

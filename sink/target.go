@@ -22,12 +22,14 @@ type Target interface {
 	Begin(ctx context.Context, place Place, start int64) (Offset, error)
 	// Apply applies a batch in one transaction, if the offset is where the batch begins.
 	Apply(ctx context.Context, batch Batch) (Result, error)
-	// Close ends the connections.
+	// Close ends the connections. It may be called again.
 	Close()
 }
 
 // Schema of the rows.
 type Schema struct {
+	// Sink is [Config.ID]: a table that is not there although offsets of it are was dropped.
+	Sink string
 	// Keys of a row: "key", and of a windowed table "window_start" and "window_end". Those of a table tell its rows apart.
 	Keys []Column
 	// Columns of its value.

@@ -25,7 +25,8 @@ type Config struct {
 	BatchBytes   int64
 	// Linger is how long a batch may wait for more records after its first. Default 50ms. Negative: not at all.
 	Linger time.Duration
-	// BufferBytes is how much, over all partitions, may wait to be handed over beyond what the client fetches ahead. Default 16 MiB.
+	// BufferBytes is how much, over all partitions, may wait to be handed over or be in the handler's hands, beyond what the client fetches ahead.
+	// Default 16 MiB.
 	BufferBytes int64
 	// Idle is how often the ends of the log are asked for, and at most how often a partition without records gets an empty batch when it
 	// has come to the end. Default 1m.

@@ -124,9 +124,7 @@ func (p *partition) apply(ctx context.Context) error {
 		b := p.batch(recs)
 		next, err := p.r.handler.Apply(ctx, b)
 		clear(p.records)
-		for _, rec := range recs {
-			rec.Recycle()
-		}
+		p.release(recs)
 		switch {
 		case err != nil:
 			return err
@@ -181,6 +179,18 @@ func (p *partition) next(ctx context.Context) (recs []*kgo.Record, again bool, e
 	}
 }
 
+// release lets go of records that were applied, or will not be.
+func (p *partition) release(recs []*kgo.Record) {
+	var size int64
+	for _, rec := range recs {
+		size += sizeOf(rec)
+		rec.Recycle()
+	}
+	p.r.mu.Lock()
+	defer p.r.mu.Unlock()
+	p.shrink(size)
+}
+
 // batch makes a batch of records, which may be none.
 func (p *partition) batch(recs []*kgo.Record) Batch {
 	p.records = p.records[:0]
@@ -229,17 +239,15 @@ func (p *partition) fits() (n int, full bool) {
 	return n, n >= p.r.cfg.BatchRecords || size >= p.r.cfg.BatchBytes
 }
 
-// pop takes records out of the queue, and lets the fetching go on when there is room.
+// pop takes records out of the queue, and lets the fetching of the partition go on when there is room. They count until release.
 func (p *partition) pop(n int) []*kgo.Record {
 	recs := append([]*kgo.Record(nil), p.queue[:n]...)
 	rest := copy(p.queue, p.queue[n:])
 	clear(p.queue[rest:])
 	p.queue = p.queue[:rest]
-	var size int64
 	for _, rec := range recs {
-		size += sizeOf(rec)
+		p.bytes -= sizeOf(rec)
 	}
-	p.shrink(size)
 	if p.paused && !p.crowded() {
 		p.paused = false
 		p.r.client.ResumeFetchPartitions(map[string][]int32{p.r.cfg.Topic: {p.id}})
@@ -255,11 +263,12 @@ func (p *partition) forget() {
 	clear(p.queue)
 	p.queue = p.queue[:0]
 	p.shrink(p.bytes)
+	p.bytes = 0
 }
 
+// shrink gives bytes of all partitions back.
 func (p *partition) shrink(size int64) {
 	full := p.r.full()
-	p.bytes -= size
 	p.r.queued -= size
 	if full && !p.r.full() {
 		signal(p.r.room)

@@ -31,7 +31,7 @@ type reader struct {
 
 	mu     sync.Mutex
 	parts  map[int32]*partition
-	queued int64 // bytes, over all partitions
+	queued int64 // bytes that wait or are being applied, over all partitions
 	// retention of deletions in the topic; 0 when it is not known.
 	retention time.Duration
 	// cancel ends the poll that waits; poked lets the next one not wait.

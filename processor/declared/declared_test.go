@@ -124,4 +124,41 @@ func TestDescribe(t *testing.T) {
 		c.Changelog != "counts-changelog" || c.Topic != "out" || len(c.Columns) != 1 || c.Columns[0].Type != expr.Int {
 		t.Errorf("%+v", c)
 	}
+	if c.Layout != nil || c.WindowSize != 0 || c.Versioned {
+		t.Errorf("%+v: sessions have no size, and results are objects", c)
+	}
+}
+
+// TestDescribeValues: what is only filtered has the values of its topic; windows of one size say it.
+func TestDescribeValues(t *testing.T) {
+	t.Parallel()
+	sized := func(name string, w Window) Relation {
+		return Relation{Name: name, Kind: Table, From: "flights", Aggregate: &Aggregate{
+			By: ref("carrier"), Window: w, Columns: []AggregateColumn{{Name: "n", Function: Count}},
+		}}
+	}
+	history := stream("history", "past")
+	history.Kind, history.Source.History = Table, time.Hour
+	contents, err := Describe(Topology{Relations: []Relation{
+		stream("flights", "in"), {Name: "late", Kind: Stream, From: "flights", Where: ref("coalesce(delay, 0) > 10")},
+		{Name: "written", Kind: Stream, From: "late", Sink: sink("out")},
+		sized("tumbling", Window{Tumbling: time.Hour}), sized("hopping", Window{Hopping: time.Hour, Advance: time.Minute}),
+		sized("sliding", Window{Sliding: time.Second}), history,
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, own := range []bool{false, false, true, true, true, true, false} {
+		if c := contents[i]; own != (c.Layout == nil) || !own && c.Layout.Format != expr.CSV {
+			t.Errorf("%s has the layout %+v", c.Name, c.Layout)
+		}
+	}
+	for i, want := range map[int]time.Duration{2: 0, 3: time.Hour, 4: time.Hour, 5: time.Second} {
+		if c := contents[i]; c.WindowSize != want {
+			t.Errorf("%s: windows of %s, want %s", c.Name, c.WindowSize, want)
+		}
+	}
+	if !contents[6].Versioned || contents[0].Versioned {
+		t.Error("the table with a history is another")
+	}
 }

@@ -23,6 +23,15 @@ func Describe(t Topology) ([]Content, error) {
 			Name: r.Name, Kind: r.Kind, Columns: r.schema.Columns(), KeyFormat: format, Windowed: r.windowed, Session: r.session, Topic: r.Topic,
 		}
 		c.KeyType, _ = expr.FormatType(format)
+		c.Versioned = r.Source.History != 0
+		if r.windowed {
+			w := r.Aggregate.Window
+			c.WindowSize = cmp.Or(w.Tumbling, w.Hopping, w.Sliding)
+		}
+		if !r.own {
+			l := r.layout
+			c.Layout = &l
+		}
 		if r.Sink != nil {
 			c.Topic = r.Sink.Topic
 		}

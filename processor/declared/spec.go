@@ -238,6 +238,13 @@ type Content struct {
 	KeyType   expr.Type
 	// Windowed says that a row is of a key and a window; Session that the windows are sessions.
 	Windowed, Session bool
+	// WindowSize of windows of one size; keys say only where those begin. Of sliding windows it is how far apart their records are at most.
+	WindowSize time.Duration
+	// Versioned says that it is a table with a history: its topic may hold versions that come late.
+	Versioned bool
+	// Layout says how its values are written where they are still those of the topic that they were read from; nil: they are JSON objects
+	// of Columns, whatever Field says.
+	Layout *expr.Layout
 	// Store and Changelog of a table that has one: a committed reader of the changelog has every change of it. Changelog is without
 	// the application's prefix: "<application>-<Changelog>".
 	Store     store.Name

@@ -13,6 +13,8 @@ import (
 // SQLSTATE codes that are told apart.
 const (
 	insufficientPrivilege = "42501"
+	undefinedTable        = "42P01"
+	undefinedColumn       = "42703"
 	readOnly              = "25006" // a server that is no primary, or not any more
 	programLimit          = "54000" // a key too long for an index, JSON that is too large
 	withCheckOption       = "44000" // of a view
@@ -50,6 +52,11 @@ func refusal(err error) (r sink.Refusal, ok bool) {
 func hasCode(err error, code string) bool {
 	e, ok := errors.AsType[*pgconn.PgError](err)
 	return ok && e.Code == code
+}
+
+// otherTables reports whether the database's error is that the tables are not what they were.
+func otherTables(err error) bool {
+	return hasCode(err, undefinedTable) || hasCode(err, undefinedColumn) || hasCode(err, insufficientPrivilege)
 }
 
 // stateError is the database's error without its details.

@@ -1,12 +1,18 @@
 package postgres
 
 import (
+	"bytes"
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
+	"os"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/statemesh/statemesh/sink"
 )
 
 // Config of a [Target]. The zero value of a field means its default.
@@ -14,6 +20,9 @@ type Config struct {
 	// URL of the database, or its settings as "host=... dbname=...", as libpq has them; what is not in it comes from libpq's environment
 	// variables and password file. Required. It is never logged.
 	URL string
+	// Password, or PasswordFile, which is read for each connection: whoever renews it restarts nothing. Default: that of URL, or libpq's. Neither is
+	// ever logged.
+	Password, PasswordFile string
 	// Schema that the tables are in. Default "public".
 	Schema string
 	// Table that rows are written to. Required.
@@ -51,6 +60,9 @@ func (c Config) Validate() error {
 	} else if _, err := pgxpool.ParseConfig(c.URL); err != nil {
 		bad("URL", "%v", err) // the library leaves the password out
 	}
+	if c.Password != "" && c.PasswordFile != "" {
+		bad("PasswordFile", "give either this or Password")
+	}
 	if c.Table == "" {
 		bad("Table", "required")
 	}
@@ -83,6 +95,28 @@ func (c Config) Validate() error {
 	return errors.Join(errs...)
 }
 
+// Check reports everything that is wrong with writing rows of a schema, joined, without connecting: what Validate does, and names of columns,
+// as a [*sink.SchemaError].
+func (c Config) Check(s sink.Schema) error {
+	_, err := newLayout(c.withDefaults(), s)
+	return errors.Join(c.Validate(), err)
+}
+
+// Target is [New] for whoever knows no PostgreSQL.
+func (c Config) Target(ctx context.Context) (sink.Target, error) {
+	t, err := New(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	return t, nil
+}
+
+// WithDefaults returns c with every zero field replaced by what it means.
+func (c Config) WithDefaults() Config { return c.withDefaults() }
+
+// String is what may be shown of it.
+func (c Config) String() string { return "PostgreSQL table " + c.Schema + "." + c.Table }
+
 // maxName is the longest name that PostgreSQL does not cut off.
 const maxName = 63
 
@@ -110,4 +144,19 @@ func (c Config) withDefaults() Config {
 	c.MaxConns = cmp.Or(c.MaxConns, 4)
 	c.IdleTimeout = cmp.Or(c.IdleTimeout, 30*time.Second)
 	return c
+}
+
+// password gives the settings of a connection the password that is not in URL.
+func (c Config) password(_ context.Context, conn *pgx.ConnConfig) error {
+	switch {
+	case c.Password != "":
+		conn.Password = c.Password
+	case c.PasswordFile != "":
+		b, err := os.ReadFile(c.PasswordFile)
+		if err != nil {
+			return fmt.Errorf("password: %w", err)
+		}
+		conn.Password = string(bytes.TrimRight(b, "\r\n"))
+	}
+	return nil
 }

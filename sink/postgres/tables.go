@@ -20,7 +20,7 @@ type found struct {
 
 // settle sees to it that both tables are there and take what is written. All that is wrong is one *sink.SchemaError. The
 // catalogue is asked rather than information_schema, which hides what one may not use.
-func (t *Target) settle(ctx context.Context, l *layout, offsets string) error {
+func (t *Target) settle(ctx context.Context, l *layout, offsets, id string) error {
 	tx, err := t.pool.Begin(ctx)
 	if err != nil {
 		return plain("connect", err)
@@ -38,8 +38,10 @@ func (t *Target) settle(ctx context.Context, l *layout, offsets string) error {
 		{offsets, createOffsets(offsets), func(have []found) []sink.SchemaProblem { return checkOffsets(offsets, have) }},
 		{l.table, l.create(), l.check},
 	}
+	made := false // the table of the rows, which is the last
 	for _, w := range wanted {
 		have, err := columnsOf(ctx, tx, w.name)
+		made = len(have) == 0
 		if err == nil && len(have) == 0 {
 			if t.cfg.NoCreate {
 				e.Problems = append(e.Problems, sink.SchemaProblem{Reason: "there is no table " + w.name, SQL: w.create})
@@ -74,6 +76,11 @@ func (t *Target) settle(ctx context.Context, l *layout, offsets string) error {
 			})
 		}
 	}
+	if len(e.Problems) == 0 && made {
+		if e.Problems, err = dropped(ctx, tx, l, offsets, id); err != nil {
+			return plain("look at "+offsets, err)
+		}
+	}
 	if len(e.Problems) > 0 {
 		return e
 	}
@@ -81,6 +88,20 @@ func (t *Target) settle(ctx context.Context, l *layout, offsets string) error {
 		return plain("make the tables", err)
 	}
 	return nil
+}
+
+// dropped looks whether there are offsets of a sink whose table is not there: rows before them would be missing for ever.
+func dropped(ctx context.Context, tx pgx.Tx, l *layout, offsets, id string) ([]sink.SchemaProblem, error) {
+	var written bool
+	err := tx.QueryRow(ctx, "select exists (select from "+offsets+" where sink = $1 and next_offset > 0)", id).Scan(&written)
+	if err != nil || !written {
+		return nil, err
+	}
+	return []sink.SchemaProblem{{
+		Reason: fmt.Sprintf("there is no table %s, and %s says that rows were written to it: it was dropped or renamed, or is to be another one now; bring it "+
+			"back, or have it filled from the beginning", l.table, offsets),
+		SQL: fmt.Sprintf("delete from %s where sink = '%s'", offsets, strings.ReplaceAll(id, "'", "''")),
+	}}, nil
 }
 
 // make makes a table, and says what it is like.

@@ -24,6 +24,7 @@ type Target struct {
 // prepared is a table with the statements for it.
 type prepared struct {
 	*layout
+	schema         sink.Schema
 	offsets        string // quoted
 	upsert, remove string
 	begin          [2]string // insert, select
@@ -50,6 +51,7 @@ func newTarget(ctx context.Context, cfg Config, pc *pgxpool.Config) (*Target, er
 	if pc.ConnConfig.RuntimeParams["application_name"] == "" {
 		pc.ConnConfig.RuntimeParams["application_name"] = "statemesh"
 	}
+	pc.BeforeConnect = cfg.password
 	pool, err := pgxpool.NewWithConfig(ctx, pc)
 	if err != nil {
 		return nil, fmt.Errorf("postgres: %w", err)
@@ -67,7 +69,7 @@ func (t *Target) Open(ctx context.Context, schema sink.Schema) error {
 		return err
 	}
 	offsets := pgx.Identifier{t.cfg.Schema, t.cfg.OffsetsTable}.Sanitize()
-	if err := t.settle(ctx, l, offsets); err != nil {
+	if err := t.settle(ctx, l, offsets, schema.Sink); err != nil {
 		if hasCode(err, readOnly) {
 			t.pool.Reset()
 		}
@@ -75,7 +77,7 @@ func (t *Target) Open(ctx context.Context, schema sink.Schema) error {
 	}
 	const where = " where sink = $1 and topic = $2 and partition = $3"
 	t.ready.Store(&prepared{
-		layout: l, offsets: offsets, upsert: l.upsert(), remove: l.remove(),
+		layout: l, schema: schema, offsets: offsets, upsert: l.upsert(), remove: l.remove(),
 		begin: [2]string{
 			"insert into " + offsets + " (sink, topic, partition, topic_id, next_offset) values ($1, $2, $3, $4, $5) on conflict do nothing",
 			"select topic_id, next_offset, leader_epoch, extract(epoch from now() - caught_up_at)::double precision from " + offsets + where,
@@ -108,7 +110,7 @@ func (t *Target) Begin(ctx context.Context, place sink.Place, start int64) (at s
 		if hasCode(err, readOnly) {
 			t.pool.Reset() // so that the primary is looked for
 		}
-		return at, plain("read the offset", err)
+		return at, t.look(ctx, p, plain("read the offset", err))
 	}
 	return at, nil
 }
@@ -119,6 +121,11 @@ func (t *Target) Apply(ctx context.Context, b sink.Batch) (sink.Result, error) {
 	if p == nil {
 		return sink.Result{}, errNotOpen
 	}
+	res, err := t.apply(ctx, p, b)
+	return res, t.look(ctx, p, err)
+}
+
+func (t *Target) apply(ctx context.Context, p *prepared, b sink.Batch) (sink.Result, error) {
 	conn, err := t.pool.Acquire(ctx)
 	if err != nil {
 		return sink.Result{}, plain("connect", err)
@@ -131,4 +138,16 @@ func (t *Target) Apply(ctx context.Context, b sink.Batch) (sink.Result, error) {
 		err = x.oneByOne(ctx)
 	}
 	return x.result, err
+}
+
+// look looks at the tables again when err says that they are not what they were: a [*sink.SchemaError] then says what is wrong with them. Else it
+// returns err.
+func (t *Target) look(ctx context.Context, p *prepared, err error) error {
+	if !otherTables(err) {
+		return err
+	}
+	if found, ok := errors.AsType[*sink.SchemaError](t.Open(ctx, p.schema)); ok {
+		return found
+	}
+	return err
 }

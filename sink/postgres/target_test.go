@@ -246,17 +246,39 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// TestAwayIsNotRefused: what is wrong with the database, and not with the rows, is no refusal.
-func TestAwayIsNotRefused(t *testing.T) {
-	target, db, name := opened(t, sink.Schema{Keys: oneKey, Columns: []sink.Column{{Name: "n", Type: expr.Int}}})
-	run(t, db, fmt.Sprintf("drop table %s.%s", name, testTable))
-	_, err := apply(t, target, 0, 1, sink.Skip, sink.Row{Key: []any{"k"}, Values: []any{int64(1)}})
-	if _, ok := errors.AsType[*sink.RefusedError](err); err == nil || ok {
-		t.Errorf("%v, want an error that passes", err)
+// TestDropped: a table that is dropped while rows are written is told with the way out, and not made anew behind the rows that are gone.
+func TestDropped(t *testing.T) {
+	schema := sink.Schema{Sink: testPlace.Sink, Keys: oneKey, Columns: []sink.Column{{Name: "n", Type: expr.Int}}}
+	target, db, name := opened(t, schema, func(c *Config) { c.MaxConns = 1 })
+	row := sink.Row{Key: []any{"k"}, Values: []any{int64(1)}}
+	if _, err := apply(t, target, 0, 1, sink.Skip, row); err != nil {
+		t.Fatal(err)
 	}
-	run(t, db, fmt.Sprintf("create table %s.%s (key text primary key, n bigint)", name, testTable))
-	if res, err := apply(t, target, 0, 1, sink.Skip, sink.Row{Key: []any{"k"}, Values: []any{int64(1)}}); err != nil || res.Next != 1 {
-		t.Errorf("%+v, %v once the table is back", res, err)
+	run(t, db, fmt.Sprintf("alter table %s.%s drop column n", name, testTable))
+	mend := func(err error, want string) {
+		t.Helper()
+		e, ok := errors.AsType[*sink.SchemaError](err)
+		if !ok || len(e.Problems) != 1 || !strings.Contains(err.Error(), want) {
+			t.Fatalf("%v, want that %s", err, want)
+		}
+		run(t, db, e.Problems[0].SQL)
+	}
+	_, err := apply(t, target, 1, 2, sink.Skip, row)
+	mend(err, `column "n" is missing`)
+	if res, err := apply(t, target, 1, 2, sink.Skip, row); err != nil || res.Next != 2 {
+		t.Errorf("%+v, %v once the column is back", res, err)
+	}
+	run(t, db, fmt.Sprintf("drop table %s.%s", name, testTable))
+	_, err = apply(t, target, 2, 3, sink.Skip, row)
+	if _, refused := errors.AsType[*sink.RefusedError](err); refused {
+		t.Error("the row is refused")
+	}
+	mend(err, "was dropped")
+	if err := target.Open(t.Context(), schema); err != nil {
+		t.Fatal(err)
+	}
+	if at, err := target.Begin(t.Context(), testPlace, 0); err != nil || at.Next != 0 {
+		t.Errorf("%+v, %v: the topic is read from its beginning", at, err)
 	}
 }
 
