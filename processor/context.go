@@ -108,13 +108,17 @@ func (c *Context) CurrentSystemTime() time.Time { return c.task.env.now() }
 
 // Schedule calls fn every interval by the clock of typ, with the time in Unix milliseconds (upstream's schedule: stream
 // time punctuations fire once for the newest time, missed intervals are not repeated). It returns what cancels it.
-// Stream time starts with the first record after the call; wall clock time with the call.
+// Stream time starts with the first record after the call; wall clock time with the call. The processor of a global store schedules
+// nothing: what it puts follows from records alone.
 func (c *Context) Schedule(interval time.Duration, typ PunctuationType, fn func(timestamp int64) error) (cancel func(), err error) {
 	if interval < time.Millisecond {
 		return nil, fmt.Errorf("processor %s: punctuation every %s: at least 1ms", c.node.def.name, interval)
 	}
 	if typ > WallClockTime {
 		return nil, fmt.Errorf("processor %s: punctuation type %d is unknown", c.node.def.name, typ)
+	}
+	if c.task.sub.global {
+		return nil, fmt.Errorf("processor %s: fills a global store, and so schedules no punctuations", c.node.def.name)
 	}
 	return c.task.schedules.add(c.node, interval, typ, fn, c.task), nil
 }

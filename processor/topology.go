@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/statemesh/statemesh/processor/internal/suppliers"
 	"github.com/statemesh/statemesh/store"
 )
 
@@ -131,7 +132,7 @@ func (t *Topology) AddSource(name string, opts SourceOptions, topics ...string) 
 		opts.Timestamp = FailOnInvalidTimestamp
 	}
 	if opts.Processor != nil {
-		if reason := badSupplier(opts.Processor); reason != "" {
+		if reason := suppliers.Reason(opts.Processor); reason != "" {
 			t.fail("source", name, reason)
 		}
 	}
@@ -141,7 +142,7 @@ func (t *Topology) AddSource(name string, opts SourceOptions, topics ...string) 
 
 // AddProcessor adds a node that hands each record of its parents to a processor made by supplier, one per task.
 func (t *Topology) AddProcessor(name string, supplier Supplier, parents ...string) *Topology {
-	if reason := badSupplier(supplier); reason != "" {
+	if reason := suppliers.Reason(supplier); reason != "" {
 		t.fail("processor", name, reason)
 	}
 	t.add(&nodeDef{name: name, kind: nodeProcessor, supplier: supplier, parents: t.parents("processor", name, parents)})
@@ -173,7 +174,7 @@ func (t *Topology) AddRepartition(name string, opts RepartitionOptions, parents 
 			opts.Partitions))
 	}
 	if opts.Processor != nil {
-		if reason := badSupplier(opts.Processor); reason != "" {
+		if reason := suppliers.Reason(opts.Processor); reason != "" {
 			t.fail("repartition", name, reason)
 		}
 	}

@@ -3,7 +3,6 @@ package processor
 import (
 	"errors"
 	"fmt"
-	"reflect"
 	"slices"
 	"strings"
 
@@ -87,30 +86,6 @@ func badSpec(s store.Spec) string {
 	}
 	if s.NoChangelog && len(s.ChangelogConfig) > 0 {
 		return "has settings for a changelog that is switched off"
-	}
-	return ""
-}
-
-// badSupplier says what is wrong with a supplier; empty when nothing is. Two tasks that shared a processor would mix
-// their state without a word, so it is called twice and must answer with two (upstream's ApiUtils.checkSupplier).
-func badSupplier(s Supplier) string {
-	if s == nil {
-		return "has no supplier"
-	}
-	a, b := s(), s()
-	if a == nil || b == nil {
-		return "its supplier returned nil"
-	}
-	va, vb := reflect.ValueOf(a), reflect.ValueOf(b)
-	if va.Kind() != reflect.Pointer || vb.Kind() != reflect.Pointer {
-		return "" // a value is copied
-	}
-	if va.IsNil() || vb.IsNil() {
-		return "its supplier returned nil"
-	}
-	// All pointers to types of size 0 may be equal, and hold nothing that could be shared.
-	if va.Type().Elem().Size() > 0 && va.Pointer() == vb.Pointer() {
-		return "its supplier must return a new processor at each call"
 	}
 	return ""
 }

@@ -14,7 +14,10 @@ import (
 //
 // Each left key subscribes to its foreign key where that lives, through one internal topic, and is told of its values through another one.
 // So results come late, and by the hash of the left value an answer to one that is gone is known and dropped. Values of the left table
-// must encode alike each time. Options: As, Values, History, and those of stores.
+// must encode alike each time. A right table whose topic is not partitioned by Kafka's default needs PartitionBy, which finds the partition of
+// a foreign key by its bytes: the record that it is given has nothing else (upstream's TableJoined.withOtherPartitioner, KIP-775). How the left
+// table is partitioned need not be said: answers go where their subscriptions came from. Options: As, Values, History, PartitionBy, and
+// those of stores.
 func JoinForeign[K, L, F, R, W any](
 	l *Table[K, L], r *Table[F, R], key func(k K, l L) (F, bool), join func(k K, l L, r R) W, opts ...Option,
 ) *Table[K, W] {
@@ -78,7 +81,7 @@ func (j *foreignJoin[K, L, F, R, W]) names(b *Builder, o options) (n foreignName
 
 func (j *foreignJoin[K, L, F, R, W]) build(operation string, opts []Option) *Table[K, W] {
 	b := j.l.b
-	o := b.read(operation, opts, "As", "Values", "History", "CachingDisabled", "LoggingDisabled", "LoggingConfig", "InMemory")
+	o := b.read(operation, opts, "As", "Values", "History", "PartitionBy", "CachingDisabled", "LoggingDisabled", "LoggingConfig", "InMemory")
 	n := j.names(b, o)
 	b.needs(n.send, "left keys", j.l.keys.Err())
 	b.needs(n.send, "left values", j.l.values.Err())
@@ -89,7 +92,7 @@ func (j *foreignJoin[K, L, F, R, W]) build(operation string, opts []Option) *Tab
 	j.l.view.require()
 	j.r.view.require()
 
-	subscribed := j.subscribe(b, n)
+	subscribed := j.subscribe(b, n, o.partitioner)
 	received := newOutlet[event[F]]()
 	receive := b.put(&graphNode{name: n.receive, parents: []*graphNode{subscribed}, add: addProcessor(n.receive,
 		supplier(j.receive, received, nil), []store.Spec{{Name: j.subscriptions, Kind: store.KindTimestampedKeyValue}}, nil)})
@@ -129,16 +132,27 @@ func (j *foreignJoin[K, L, F, R, W]) build(operation string, opts []Option) *Tab
 }
 
 // subscribe adds what sends subscriptions to the foreign keys.
-func (j *foreignJoin[K, L, F, R, W]) subscribe(b *Builder, n foreignNames) *graphNode {
+func (j *foreignJoin[K, L, F, R, W]) subscribe(b *Builder, n foreignNames, p processor.Partitioner) *graphNode {
 	sent, got := newOutlet[Record[F, []byte]](), newOutlet[Record[F, []byte]]()
 	sent.ways[n.sendSink] = recordWay(n.sendSink, j.r.keys, serde.Bytes())
 	send := b.put(&graphNode{name: n.send, parents: []*graphNode{j.l.node}, add: addProcessor(n.send, supplier(j.send, sent, nil), nil, nil)})
 	return b.put(&graphNode{name: n.sendSource, parents: []*graphNode{send}, add: func(t *processor.Topology, parents ...string) {
 		t.AddRepartition(n.subscriptions, processor.RepartitionOptions{
-			Source: n.sendSource, Sink: n.sendSink, Topic: n.subscriptions, Follows: true,
+			Source: n.sendSource, Sink: n.sendSink, Topic: n.subscriptions, Follows: true, Partitioner: j.partitioner(p),
 			Processor: source(j.r.keys, serde.Bytes(), got),
 		}, parents...)
 	}})
+}
+
+// partitioner finds the partition of the right table in which a foreign key is. One of the user's sees the key alone: what else is sent is
+// no value of the table.
+func (j *foreignJoin[K, L, F, R, W]) partitioner(given processor.Partitioner) processor.Partitioner {
+	if given == nil {
+		return byInnerKey(j.r.keys, nil)
+	}
+	return func(topic string, r *processor.Record, partitions int32) int32 {
+		return given(topic, &processor.Record{Key: r.Key}, partitions)
+	}
 }
 
 // send tells foreign keys which left keys want to know of them (upstream's SubscriptionSendProcessorSupplier).

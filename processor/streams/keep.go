@@ -197,6 +197,27 @@ func (w *keeper[K, V]) get(kb []byte) (v V, ts int64, ok bool, err error) {
 	return w.kept.get(w.rows, kb)
 }
 
+// replace is put for a change whose old value is not looked up yet.
+func (w *keeper[K, V]) replace(c *Change[K, V]) error {
+	kb, err := w.keys.encode(c.Key, c.key)
+	if err != nil {
+		return err
+	}
+	if len(kb) == 0 {
+		w.sc.Drop("empty key") // no store has one
+		return nil
+	}
+	c.key = encoded[K]{kb, w.kept.keys}
+	if w.kept.old && !w.kept.spec.Caching { // a record cache knows them itself
+		old, _, ok, err := w.get(kb)
+		if err != nil {
+			return err
+		}
+		c.Old, c.NoOld = old, !ok
+	}
+	return w.put(kb, c)
+}
+
 // put replaces the value of a key, or deletes it, and hands the change on. c has the old value if there was one and it is told.
 func (w *keeper[K, V]) put(kb []byte, c *Change[K, V]) error {
 	var data []byte

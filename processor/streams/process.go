@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/statemesh/statemesh/processor"
+	"github.com/statemesh/statemesh/processor/internal/suppliers"
 	"github.com/statemesh/statemesh/store"
 )
 
@@ -25,7 +26,13 @@ type Processor[K, V, L, W any] interface {
 func Process[K, V, L, W any](s *Stream[K, V], supplier func() Processor[K, V, L, W], opts ...Option) *Stream[L, W] {
 	o := s.b.read("Process", opts, "Uses")
 	name := s.b.unlessNamed(o, "KSTREAM-PROCESSOR-")
-	d := process(s, name, o, func(sc *scope[Record[L, W]]) (func(*Record[K, V]) error, error) {
+	s.b.supplies(name, suppliers.Reason(supplier))
+	return process(s, name, o, processing(supplier)).changesKeys()
+}
+
+// processing is the operator that runs a user's processor.
+func processing[K, V, L, W any](supplier func() Processor[K, V, L, W]) operator[Record[K, V], Record[L, W]] {
+	return func(sc *scope[Record[L, W]]) (func(*Record[K, V]) error, error) {
 		ctx := &Context[L, W]{processorContext: processorContext{raw: sc.Context}, sc: sc, keys: nullsOf[L](), values: nullsOf[W]()}
 		p := supplier()
 		sc.onClose = append(sc.onClose, p.Close)
@@ -42,26 +49,36 @@ func Process[K, V, L, W any](s *Stream[K, V], supplier func() Processor[K, V, L,
 			in, ctx.now = before, now
 			return err
 		}, nil
-	})
-	return d.changesKeys()
+	}
 }
 
 // process adds an operator that runs a user's processor.
 func process[K, V, L, W any](s *Stream[K, V], name string, o options, op operator[Record[K, V], Record[L, W]]) *Stream[L, W] {
 	d := derive(s, name, op)
-	for _, st := range o.uses {
-		if reason := st.check(s.b); reason != "" {
-			s.b.fail(name, "%s", reason)
-		}
-	}
-	write := d.node.add
-	d.node.add = func(t *processor.Topology, parents ...string) {
-		write(t, parents...)
-		for _, st := range o.uses {
-			st.connect(s.b, t, name)
-		}
-	}
+	d.node.add = s.b.using(name, o.uses, d.node.add)
 	return d
+}
+
+// supplies reports what is wrong with a supplier, unless nothing is.
+func (b *Builder) supplies(node, reason string) {
+	if reason != "" {
+		b.fail(node, "%s", reason)
+	}
+}
+
+// using is what writes a node, and then connects it to stores.
+func (b *Builder) using(node string, stores []StateStore, write func(*processor.Topology, ...string)) func(*processor.Topology, ...string) {
+	for _, st := range stores {
+		if reason := st.check(b); reason != "" {
+			b.fail(node, "%s", reason)
+		}
+	}
+	return func(t *processor.Topology, parents ...string) {
+		write(t, parents...)
+		for _, st := range stores {
+			st.connect(b, t, node)
+		}
+	}
 }
 
 // unlessNamed is the name that was given, or the next by position, which is used up only then (upstream's process and processValues).

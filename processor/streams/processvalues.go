@@ -1,6 +1,9 @@
 package streams
 
-import "github.com/statemesh/statemesh/processor"
+import (
+	"github.com/statemesh/statemesh/processor"
+	"github.com/statemesh/statemesh/processor/internal/suppliers"
+)
 
 // FixedKeyProcessor is a [Processor] that cannot change keys (upstream's api.FixedKeyProcessor, KIP-820), so nothing is repartitioned after
 // it.
@@ -38,7 +41,9 @@ func WithValue[K, V, W any](r FixedKeyRecord[K, V], value W) FixedKeyRecord[K, W
 // task, a new one at each call. Option: Uses.
 func ProcessValues[K, V, W any](s *Stream[K, V], supplier func() FixedKeyProcessor[K, V, W], opts ...Option) *Stream[K, W] {
 	o := s.b.read("ProcessValues", opts, "Uses")
-	d := process(s, s.b.unlessNamed(o, "KSTREAM-PROCESSVALUES-"), o, func(sc *scope[Record[K, W]]) (func(*Record[K, V]) error, error) {
+	name := s.b.unlessNamed(o, "KSTREAM-PROCESSVALUES-")
+	s.b.supplies(name, suppliers.Reason(supplier))
+	d := process(s, name, o, func(sc *scope[Record[K, W]]) (func(*Record[K, V]) error, error) {
 		ctx := &FixedKeyContext[K, W]{processorContext: processorContext{raw: sc.Context}, sc: sc, values: nullsOf[W]()}
 		p := supplier()
 		sc.onClose = append(sc.onClose, p.Close)

@@ -72,23 +72,7 @@ func (k *kept[K, V]) enter(sc *scope[Change[K, V]]) (func(*Record[K, V]) error, 
 		if w == nil {
 			return sc.emit(&c)
 		}
-		kb, err := w.keys.encode(r.Key, r.key)
-		if err != nil {
-			return err
-		}
-		if len(kb) == 0 {
-			sc.Drop("empty key") // no store has one
-			return nil
-		}
-		c.key = encoded[K]{kb, k.keys}
-		if k.old && !k.spec.Caching { // a record cache knows them itself
-			old, _, ok, err := w.get(kb)
-			if err != nil {
-				return err
-			}
-			c.Old, c.NoOld = old, !ok
-		}
-		return w.put(kb, &c)
+		return w.replace(&c)
 	}, nil
 }
 
