@@ -321,37 +321,38 @@ func (p *parser) report(err error) {
 	p.at(place, name+": "+inKeys(reason), "")
 }
 
-// reportView places a finding about a view at the closest thing that was written: views[1].columns[0], views[1].columns,
-// views[1], views.
+// reportView places a finding about a view.
 func (p *parser) reportView(e *views.FieldError) {
 	if e.Path == viewsKey && len(p.draft.cfg.Views) == 0 {
 		p.at(p.places[viewsKey], viewsKey+": "+e.Reason, "")
 		return
 	}
-	path := e.Path
+	p.at(p.closest(e.Path), e.Path+": "+e.Reason, "")
+}
+
+// closest is where the closest thing to a path was written: views[1].columns[0], views[1].columns, views[1].
+func (p *parser) closest(path string) Problem {
 	for {
 		if place, ok := p.places[path]; ok {
-			p.at(place, e.Path+": "+e.Reason, "")
-			return
+			return place
 		}
 		cut := strings.LastIndexAny(path, ".[")
 		if cut < 0 {
-			p.at(Problem{}, e.Path+": "+e.Reason, "")
-			return
+			return Problem{}
 		}
 		path = path[:cut]
 	}
 }
 
-// reportDeclared places a finding about a declared topology; those bring their places.
+// reportDeclared places a finding about a declared topology: of an expression where that says, of all else where it was written.
 func (p *parser) reportDeclared(err error) bool {
-	if e, ok := errors.AsType[*expr.Error](err); ok && !p.halfRead {
+	if e, ok := errors.AsType[*expr.Error](err); ok {
 		p.at(Problem{Origin: e.File, Line: e.Line, Column: e.Column}, e.Reason, e.Hint)
 		return true
 	}
 	e, ok := errors.AsType[*declared.Error](err)
 	if ok && !p.halfRead {
-		p.at(Problem{Origin: e.Place.File, Line: e.Place.Line, Column: e.Place.Column}, e.Path+": "+e.Reason, e.Hint)
+		p.at(p.closest(e.Path), e.Path+": "+e.Reason, e.Hint)
 	}
 	return ok
 }

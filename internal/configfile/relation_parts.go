@@ -108,6 +108,18 @@ func (p *parser) selected(path string, m *yaml.Node) (all []declared.Column) {
 	return all
 }
 
+// each reads one column, whose expression is a list.
+func (p *parser) each(path string, m *yaml.Node) *declared.Column {
+	all := p.selected(path, m)
+	if m.Kind == yaml.MappingNode && len(m.Content) != 2 {
+		p.bad(m, path+": want one name and one list", "lists in lists need relations of their own, one after the other")
+	}
+	if len(all) == 0 {
+		return nil
+	}
+	return &all[0]
+}
+
 // source is an expression where it stands.
 func (p *parser) source(path string, n *yaml.Node) (expr.Source, bool) {
 	text, ok := p.scalar(path, "expression", n)

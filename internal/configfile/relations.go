@@ -80,12 +80,15 @@ func (p *parser) part(what, path string, m *yaml.Node, keys []RelationKey) {
 	p.walk(g, path, m)
 }
 
+const eachHint = "write each: {item: list}"
+
 // foreignRelation explains words of other tools.
 func foreignRelation(name string) string {
 	return map[string]string{
 		"filter": "write where", "having": "write a relation from this one, with where", "type": "write kind",
 		"stream": "write topic or from", "source": "write topic or from", "sink": "write to", "output": "write to",
 		"schema": "write columns", "join": "write joins, a list", "group": "write group_by", "emit_on_close": "write emit: on_close",
+		"explode": eachHint, "unnest": eachHint, "flat_map": eachHint, "flatmap": eachHint, "unarchive": eachHint, "foreach": eachHint,
 	}[name]
 }
 
@@ -123,6 +126,10 @@ func RelationKeys(r *declared.Relation) []RelationKey {
 		{
 			Name: "joins", Type: "list", Meaning: "Joins with other relations, one after the other; see below.",
 			read: func(p *parser, path string, n *yaml.Node) { r.Joins = p.joins(path, n) },
+		},
+		{
+			Name: "each", Type: "mapping", Meaning: "Makes a record of each item of a list: name: expression of the list; the item is the column of that name.",
+			read: func(p *parser, path string, n *yaml.Node) { r.Each = p.each(path, n) },
 		},
 		expression("where", func() **expr.Source { return &r.Where }, "Keeps the records for which it is true."),
 		{

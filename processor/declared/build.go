@@ -197,49 +197,60 @@ func (b *builder) join(r *relation, s *streams.Stream[[]byte, *carrier], i int, 
 			return c.key, c.key != nil
 		}
 		if j.Kind == Left {
-			return streams.LeftJoinGlobal(s, of.global, key, func(_ []byte, c *carrier, v streams.Maybe[[]byte]) *carrier { return c.met(maybe(v)) }, name)
+			return streams.LeftJoinGlobal(s, of.global, key, leftMeets, name)
 		}
-		return streams.JoinGlobal(s, of.global, key, func(_ []byte, c *carrier, v []byte) *carrier { return c.met(v) }, name)
+		return streams.JoinGlobal(s, of.global, key, meets, name)
 	case Table:
 		opts := []streams.Option{name}
 		if j.Grace > 0 {
 			opts = append(opts, streams.JoinGrace(j.Grace))
 		}
 		if j.Kind == Left {
-			return streams.LeftJoinTable(s, of.table, func(_ []byte, c *carrier, v streams.Maybe[[]byte]) *carrier { return c.met(maybe(v)) }, opts...)
+			return streams.LeftJoinTable(s, of.table, leftMeets, opts...)
 		}
-		return streams.JoinTable(s, of.table, func(_ []byte, c *carrier, v []byte) *carrier { return c.met(v) }, opts...)
+		return streams.JoinTable(s, of.table, meets, opts...)
 	default:
 		return b.streams(r, s, i, j)
 	}
 }
 
-func maybe(v streams.Maybe[[]byte]) []byte {
-	if !v.OK {
-		return nil
-	}
-	return v.Value
+// meets, leftMeets and outerMeets are what the kinds of joins do with a value; one that is not there is nil.
+func meets(_ []byte, c *carrier, v []byte) *carrier { return c.met(plainRight(v)) }
+
+func leftMeets(_ []byte, c *carrier, v streams.Maybe[[]byte]) *carrier {
+	return c.met(plainRight(v.Value))
+}
+
+func outerMeets(_ []byte, c streams.Maybe[*carrier], v streams.Maybe[[]byte]) *carrier {
+	return c.Value.met(plainRight(v.Value))
 }
 
 // streams joins two streams.
 func (b *builder) streams(r *relation, s *streams.Stream[[]byte, *carrier], i int, j *join) *streams.Stream[[]byte, *carrier] {
 	other := b.changes(j.with)
 	if j.other != nil {
-		other = run(other, j.other, joinName(r, i)+"-other-keyed", plain, value)
+		keyed := run(other, j.other, joinName(r, i)+"-other-keyed", plain, withOwnKey)
+		return joinStreams(r, i, j, s, keyed.WithKeys(j.keys()).WithValues(carriers()), keyedRight)
 	}
-	other = other.WithKeys(j.keys()).WithValues(valuesOf(j.with))
+	return joinStreams(r, i, j, s, other.WithKeys(j.keys()).WithValues(valuesOf(j.with)), plainRight)
+}
+
+// joinStreams joins two streams; as is what becomes of a value of the other one.
+func joinStreams[R any](
+	r *relation, i int, j *join, s *streams.Stream[[]byte, *carrier], other *streams.Stream[[]byte, R], as func(R) right,
+) *streams.Stream[[]byte, *carrier] {
 	within := streams.JoinWindows{Before: j.Before, After: j.After, Grace: j.Grace}
 	opts := []streams.Option{streams.Named(joinName(r, i)), streams.As(store.Name(joinName(r, i)))}
 	switch j.Kind {
 	case Left:
-		return streams.LeftJoinStreams(s, other, within, func(_ []byte, c *carrier, v streams.Maybe[[]byte]) *carrier { return c.met(maybe(v)) }, opts...)
+		return streams.LeftJoinStreams(s, other, within, func(_ []byte, c *carrier, v streams.Maybe[R]) *carrier { return c.met(as(v.Value)) }, opts...)
 	case Outer:
 		return streams.OuterJoinStreams(s, other, within,
-			func(_ []byte, c streams.Maybe[*carrier], v streams.Maybe[[]byte]) *carrier {
-				return c.Value.met(maybe(v))
+			func(_ []byte, c streams.Maybe[*carrier], v streams.Maybe[R]) *carrier {
+				return c.Value.met(as(v.Value))
 			}, opts...)
 	default:
-		return streams.JoinStreams(s, other, within, func(_ []byte, c *carrier, v []byte) *carrier { return c.met(v) }, opts...)
+		return streams.JoinStreams(s, other, within, func(_ []byte, c *carrier, v R) *carrier { return c.met(as(v)) }, opts...)
 	}
 }
 
@@ -249,8 +260,8 @@ func (b *builder) tables(r *relation, t *streams.Table[[]byte, []byte]) *streams
 	for i, j := range r.joins {
 		other, name := b.made[j.with].table, streams.Named(joinName(r, i))
 		switch {
-		case i == 0 && r.foreign(j):
-			left = b.foreign(r, i, j)
+		case r.foreign(j):
+			left = b.foreign(r, i, j, left)
 			continue
 		case i == 0:
 			left = streams.MapTableValues(t, func(_, v []byte) *carrier {
@@ -262,30 +273,37 @@ func (b *builder) tables(r *relation, t *streams.Table[[]byte, []byte]) *streams
 		}
 		switch j.Kind {
 		case Left:
-			left = streams.LeftJoinTables(left, other, func(_ []byte, c *carrier, v streams.Maybe[[]byte]) *carrier { return c.met(maybe(v)) }, name)
+			left = streams.LeftJoinTables(left, other, leftMeets, name)
 		case Outer:
-			left = streams.OuterJoinTables(left, other,
-				func(_ []byte, c streams.Maybe[*carrier], v streams.Maybe[[]byte]) *carrier {
-					return c.Value.met(maybe(v))
-				}, name)
+			left = streams.OuterJoinTables(left, other, outerMeets, name)
 		default:
-			left = streams.JoinTables(left, other, func(_ []byte, c *carrier, v []byte) *carrier { return c.met(v) }, name)
+			left = streams.JoinTables(left, other, meets, name)
 		}
 	}
 	return left
 }
 
-// foreign joins by a foreign key, which is kept beside each row.
-func (b *builder) foreign(r *relation, i int, j *join) *streams.Table[[]byte, *carrier] {
-	rows := run(b.changes(r.from), r.first, joinName(r, i)+"-keyed", plain, beside).WithKeys(r.from.keys()).WithValues(carriers())
+// foreign joins by a foreign key, which is kept beside each row. joined is what the joins before it have made; nil: there are none.
+func (b *builder) foreign(r *relation, i int, j *join, joined *streams.Table[[]byte, *carrier]) *streams.Table[[]byte, *carrier] {
+	var rows *streams.Stream[[]byte, *carrier]
+	if joined == nil {
+		rows = run(b.changes(r.from), r.first, joinName(r, i)+"-keyed", plain, beside)
+	} else {
+		changes := streams.ToStream(joined, streams.Named(joinName(r, i)+"-changes"))
+		rows = run(changes, r.joins[i-1].next, joinName(r, i)+"-keyed", carried, beside)
+	}
+	rows = rows.WithKeys(r.from.keys()).WithValues(carriers())
 	left := streams.ToTable(rows, streams.As(store.Name(joinName(r, i)+leftSuffix)), streams.Named(joinName(r, i)+leftSuffix))
 	key := func(_ []byte, c *carrier) ([]byte, bool) { return c.key, c.key != nil }
-	name := streams.Named(joinName(r, i))
+	opts := []streams.Option{streams.Named(joinName(r, i)), streams.Values(metCarriers())}
+	if r.keptFor(i) {
+		opts = append(opts, streams.As(store.Name(joinName(r, i)+joinedSuffix)))
+	}
 	other := b.made[j.with].table
 	if j.Kind == Left {
-		return streams.LeftJoinForeign(left, other, key, func(_ []byte, c *carrier, v streams.Maybe[[]byte]) *carrier { return c.met(maybe(v)) }, name)
+		return streams.LeftJoinForeign(left, other, key, leftMeets, opts...)
 	}
-	return streams.JoinForeign(left, other, key, func(_ []byte, c *carrier, v []byte) *carrier { return c.met(v) }, name)
+	return streams.JoinForeign(left, other, key, meets, opts...)
 }
 
 // aggregate makes groups.

@@ -135,6 +135,20 @@ func TestSessionsMerge(t *testing.T) {
 	}
 }
 
+// TestTableOfWindows: the rows of windows are in a table of their own with the window in the key.
+func TestTableOfWindows(t *testing.T) {
+	t.Parallel()
+	hourly := agg(Aggregate{By: ref("carrier"), Window: Window{Tumbling: second}}, AggregateColumn{Name: "n", Function: Count})
+	hours := Relation{Name: "hours", Kind: Stream, From: "out", Where: ref("n > 1")}
+	busy := Relation{Name: "busy", Kind: Table, From: "hours", Key: ref("joinKey(key, string(window.start))"), Select: sel("n", "n")}
+	r := start(t, streamstest.Config{}, stream("flights", "in"), hourly, hours, busy)
+	for _, at := range []int64{100, 200, 300, 1100} {
+		r.pipe("in", "1", "EWR,a,1", at)
+	}
+	r.row("busy", "a/1970-01-01T00:00:00Z", `{"n":3}`)
+	r.row("busy", "a/1970-01-01T00:00:01Z", "nothing")
+}
+
 func TestGroupsOfATable(t *testing.T) {
 	t.Parallel()
 	out := agg(Aggregate{By: ref(`coalesce(boss, "none")`)}, AggregateColumn{Name: "n", Function: Count},

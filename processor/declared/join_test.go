@@ -33,7 +33,7 @@ func TestStreamWithTableLeftByKey(t *testing.T) {
 	r.pipe("in", "a", "EWR,x,1", 1)
 	r.pipe("people", "a", `{"name":"Ann"}`, 2)
 	r.pipe("in", "a", "JFK,x,", 3)
-	r.wrote("out", `a={"origin":"EWR","carrier":"x","delay":1}@1`, `a={"origin":"JFK","carrier":"x","p":{"name":"Ann"}}@3`)
+	r.wrote("out", `a={"origin":"EWR","carrier":"x","delay":1}@1`, `a={"origin":"JFK","carrier":"x","p":{"key":"a","name":"Ann"}}@3`)
 	r.wrote("again", `a={"n":"Ann"}@3`)
 }
 

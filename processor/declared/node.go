@@ -9,70 +9,136 @@ import (
 	"github.com/statemesh/statemesh/serde"
 )
 
-// carrier is a value between the operators of a join: the value, the key that was made of it, and what it has met. Only the first two are
-// ever written, into a repartition topic or the store of a join, and then nothing has been met yet.
+// carrier is a value between the operators of a join: the value, the key that was made of it (or, of the other side of two streams, was its
+// own), and what it has met. Only the first two are ever written, into a repartition topic or the store of a join, and then nothing has been
+// met yet.
 type carrier struct {
 	value, key []byte
-	rights     [][]byte
+	rights     []right
 }
 
-// met is the carrier with one more side; nil: none.
-func (c *carrier) met(right []byte) *carrier {
+// right is what was met; no value: nothing. Its key is known where nothing else tells it.
+type right struct{ value, key []byte }
+
+// met is the carrier with one more side.
+func (c *carrier) met(r right) *carrier {
 	if c == nil { // of an outer join
 		c = &carrier{}
 	}
-	out := &carrier{value: c.value, key: c.key, rights: make([][]byte, len(c.rights)+1)}
+	out := &carrier{value: c.value, key: c.key, rights: make([]right, len(c.rights)+1)}
 	copy(out.rights, c.rights)
-	out.rights[len(c.rights)] = right
+	out.rights[len(c.rights)] = r
 	return out
+}
+
+// plainRight is a value that was met.
+func plainRight(v []byte) right { return right{value: v} }
+
+// keyedRight is one that has its key with it.
+func keyedRight(c *carrier) right {
+	if c == nil {
+		return right{}
+	}
+	return right{c.value, c.key}
 }
 
 var errCarrier = errors.New("declared: a carried value is not whole")
 
-// carriers is how they are written: length of the key plus one, 0 for none; key; value.
+// carriers is how they are written: key; value.
 func carriers() serde.Serde[*carrier] {
 	return serde.New("carrier", func(dst []byte, c *carrier) ([]byte, error) {
-		n := uint64(0)
-		if c.key != nil {
-			n = uint64(len(c.key)) + 1
-		}
-		dst = append(binary.AppendUvarint(dst, n), c.key...)
-		return append(dst, c.value...), nil
+		return append(appendPart(dst, c.key), c.value...), nil
 	}, func(b []byte) (*carrier, error) {
-		n, size := binary.Uvarint(b)
-		if size <= 0 || n > uint64(len(b)-size)+1 {
-			return nil, errCarrier
-		}
-		c := &carrier{value: b[size:]}
-		if n > 0 {
-			c.key, c.value = b[size:size+int(n)-1:size+int(n)-1], b[size+int(n)-1:]
+		c := &carrier{}
+		var err error
+		if c.key, c.value, err = cutPart(b); err != nil {
+			return nil, err
 		}
 		return c, nil
 	})
 }
 
-// take is a record's value and sides for a step.
-type take[V any] func(v V) (value []byte, rights [][]byte)
-
-func plain(v []byte) (value []byte, rights [][]byte) { return v, nil }
-
-func carried(c *carrier) (value []byte, rights [][]byte) {
-	if c == nil {
-		return nil, nil
-	}
-	return c.value, c.rights
+// metCarriers is how those are written that a join by a foreign key keeps, with what they have met: the number of rights; key and value of
+// each; key; value.
+func metCarriers() serde.Serde[*carrier] {
+	return serde.New("met-carrier", func(dst []byte, c *carrier) ([]byte, error) {
+		dst = binary.AppendUvarint(dst, uint64(len(c.rights)))
+		for _, r := range c.rights {
+			dst = appendPart(appendPart(dst, r.key), r.value)
+		}
+		return append(appendPart(dst, c.key), c.value...), nil
+	}, func(b []byte) (*carrier, error) {
+		n, size := binary.Uvarint(b)
+		if size <= 0 || n > uint64(len(b)) {
+			return nil, errCarrier
+		}
+		c := &carrier{rights: make([]right, n)}
+		var err error
+		b = b[size:]
+		for i := range c.rights {
+			if c.rights[i].key, b, err = cutPart(b); err != nil {
+				return nil, err
+			}
+			if c.rights[i].value, b, err = cutPart(b); err != nil {
+				return nil, err
+			}
+		}
+		if c.key, c.value, err = cutPart(b); err != nil {
+			return nil, err
+		}
+		return c, nil
+	})
 }
 
-// give is what a step hands on.
-type give[W any] func(o outcome) W
+// appendPart writes the length plus one, 0 for nil, and the bytes.
+func appendPart(dst, part []byte) []byte {
+	if part == nil {
+		return append(dst, 0)
+	}
+	return append(binary.AppendUvarint(dst, uint64(len(part))+1), part...)
+}
 
-func value(o outcome) []byte { return o.value }
+func cutPart(b []byte) (part, rest []byte, err error) {
+	n, size := binary.Uvarint(b)
+	if size <= 0 || n > uint64(len(b)-size)+1 {
+		return nil, nil, errCarrier
+	}
+	if b = b[size:]; n == 0 {
+		return nil, b, nil
+	}
+	return b[: n-1 : n-1], b[n-1:], nil
+}
 
-func beside(o outcome) *carrier {
+// take is a record's value and sides for a step.
+type take[V any] func(v V) carrier
+
+func plain(v []byte) carrier { return carrier{value: v} }
+
+func carried(c *carrier) carrier {
+	if c == nil {
+		return carrier{}
+	}
+	return *c
+}
+
+// give is what a step hands on. key is that of the record.
+type give[W any] func(o outcome, key []byte) W
+
+func value(o outcome, _ []byte) []byte { return o.value }
+
+func beside(o outcome, _ []byte) *carrier {
 	if o.value == nil {
 		return nil
 	}
 	return &carrier{value: o.value, key: o.key}
+}
+
+// withOwnKey hands the key on that the record had before.
+func withOwnKey(o outcome, key []byte) *carrier {
+	if o.value == nil {
+		return nil
+	}
+	return &carrier{value: o.value, key: key}
 }
 
 // stepper does a step in a task, with keys that change.
@@ -87,22 +153,29 @@ type stepper[V, W any] struct {
 
 func (p *stepper[V, W]) Init(ctx *streams.Context[[]byte, W]) (err error) {
 	p.ctx = ctx
-	p.evaluator, err = p.step.open()
+	p.evaluator, err = p.step.open(ctx.Drop)
 	return err
 }
 
 func (p *stepper[V, W]) Process(r *streams.Record[[]byte, V]) error {
 	m, _ := p.ctx.RecordMetadata()
-	v, rights := p.take(r.Value)
-	o, err := p.evaluator.do(record(r.Key, v, r.Timestamp, r.Headers), rights, m)
-	if err != nil || !o.keep {
-		return left(err, o, p.ctx)
+	in := processor.Record{Key: r.Key, Timestamp: r.Timestamp, Headers: r.Headers}
+	out, err := p.evaluator.do(in, p.take(r.Value), m)
+	if err != nil {
+		return err
 	}
-	if o.key == nil {
-		p.ctx.Drop("null key")
-		return nil
+	defer p.evaluator.done(out)
+	for _, o := range out {
+		if o.key == nil {
+			p.ctx.Drop("null key")
+			continue
+		}
+		next := streams.Record[[]byte, W]{Key: o.key, Value: p.give(o, in.Key), NoValue: o.value == nil, Timestamp: in.Timestamp, Headers: in.Headers}
+		if err := p.ctx.Forward(next); err != nil {
+			return err
+		}
 	}
-	return p.ctx.Forward(streams.Record[[]byte, W]{Key: o.key, Value: p.give(o), NoValue: o.value == nil, Timestamp: r.Timestamp, Headers: r.Headers})
+	return nil
 }
 
 func (p *stepper[V, W]) Close() error { return nil }
@@ -119,36 +192,29 @@ type keeper[V, W any] struct {
 
 func (p *keeper[V, W]) Init(ctx *streams.FixedKeyContext[[]byte, W]) (err error) {
 	p.ctx = ctx
-	p.evaluator, err = p.step.open()
+	p.evaluator, err = p.step.open(ctx.Drop)
 	return err
 }
 
 func (p *keeper[V, W]) Process(r streams.FixedKeyRecord[[]byte, V]) error {
 	m, _ := p.ctx.RecordMetadata()
 	key, _ := r.Key()
-	v, rights := p.take(r.Value)
-	o, err := p.evaluator.do(record(key, v, r.Timestamp, r.Headers), rights, m)
-	if err != nil || !o.keep {
-		return left(err, o, p.ctx)
+	out, err := p.evaluator.do(processor.Record{Key: key, Timestamp: r.Timestamp, Headers: r.Headers}, p.take(r.Value), m)
+	if err != nil {
+		return err
 	}
-	out := streams.WithValue(r, p.give(o))
-	out.NoValue = o.value == nil
-	return p.ctx.Forward(out)
+	defer p.evaluator.done(out)
+	for _, o := range out {
+		next := streams.WithValue(r, p.give(o, key))
+		next.NoValue = o.value == nil
+		if err := p.ctx.Forward(next); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (p *keeper[V, W]) Close() error { return nil }
-
-// left counts a record that does not go on.
-func left(err error, o outcome, ctx interface{ Drop(reason string) }) error {
-	if err == nil && o.dropped != "" {
-		ctx.Drop(o.dropped)
-	}
-	return err
-}
-
-func record(key, value []byte, at int64, headers []processor.Header) processor.Record {
-	return processor.Record{Key: key, Value: value, Timestamp: at, Headers: headers}
-}
 
 // run puts a step behind a stream.
 func run[V, W any](s *streams.Stream[[]byte, V], st *step, name string, take take[V], give give[W]) *streams.Stream[[]byte, W] {

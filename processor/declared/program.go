@@ -1,7 +1,6 @@
 package declared
 
 import (
-	"fmt"
 	"slices"
 	"sync"
 
@@ -9,12 +8,14 @@ import (
 	"github.com/statemesh/statemesh/processor/expr"
 )
 
-// step is what is done with a record between two operators: joined sides become one value, then it is filtered, given other
-// columns and another key. It never changes; an evaluator of a task does it.
+// step is what is done with a record between two operators: joined sides become one value, which becomes one record per item of a list; those
+// are filtered, given other columns and another key. It never changes once it is understood; an evaluator of a task does it.
 type step struct {
 	schema *expr.Schema
-	sides  []side // that were joined, beyond the first
-	left   *shape // how the first side becomes an object; nil: it is one, or need not be
+	sides  []*side // that were joined, beyond the first
+	left   *shape  // how the first side becomes an object; nil: it is one, or need not be
+	each   *expr.Each
+	tail   *expr.Object // the item, to be put behind the columns of a value that is an object; nil: it is in object, or nobody sees it
 	where  *expr.Program
 	object *expr.Object // nil: the value stays
 	fields []*expr.Program
@@ -26,10 +27,22 @@ type step struct {
 	inputs     *inputs // of an aggregate, which take the place of the value
 }
 
-// side is a joined value.
-type side struct {
-	name  string // its prefix, as a member of the joined object
-	shape *shape // how it becomes an object; nil: it is one
+// programs are all that is evaluated on a record.
+func (s *step) programs() []*expr.Program {
+	programs := slices.Clone(s.fields)
+	if s.each != nil {
+		programs = append(programs, s.each.Program)
+	}
+	if s.where != nil {
+		programs = append(programs, s.where)
+	}
+	if s.key != nil {
+		programs = append(programs, s.key.Program)
+	}
+	if s.inputs != nil {
+		programs = append(programs, s.inputs.programs()...)
+	}
+	return programs
 }
 
 // shape makes JSON objects of the values of a relation.
@@ -41,14 +54,23 @@ type shape struct {
 
 // newShape returns one that writes all columns.
 func newShape(s *expr.Schema) (*shape, error) {
+	var names []string
+	for _, c := range s.Columns() {
+		names = append(names, c.Name)
+	}
+	return newShapeOf(s, names...)
+}
+
+// newShapeOf writes what has these names.
+func newShapeOf(s *expr.Schema, names ...string) (*shape, error) {
 	sh := &shape{schema: s}
 	var fields []expr.Field
-	for _, c := range s.Columns() {
-		p, err := expr.Compile(expr.Source{Text: c.Name, Line: 1, Column: 1}, s, expr.JSON)
+	for _, name := range names {
+		p, err := expr.Compile(expr.Source{Text: name, Line: 1, Column: 1}, s, expr.JSON)
 		if err != nil {
 			return nil, err
 		}
-		fields = append(fields, expr.Field{Name: c.Name, Program: p})
+		fields = append(fields, expr.Field{Name: name, Program: p})
 		sh.fields = append(sh.fields, p)
 	}
 	var err error
@@ -73,147 +95,6 @@ func (s *shaping) append(dst []byte, r *processor.Record, m processor.RecordMeta
 		return nil, err
 	}
 	return s.object.Append(dst, s.row)
-}
-
-// evaluator does a step in one task. What it returns is its own, and new for each record: it is kept downstream.
-type evaluator struct {
-	*step
-
-	row    *expr.Row // nil: nothing is evaluated
-	left   *shaping
-	sides  []*shaping // nil where a side is an object
-	record processor.Record
-}
-
-func (s *step) open() (*evaluator, error) {
-	e := &evaluator{step: s}
-	var err error
-	if s.left != nil {
-		if e.left, err = s.left.open(); err != nil {
-			return nil, err
-		}
-	}
-	for _, other := range s.sides {
-		var sh *shaping
-		if other.shape != nil {
-			if sh, err = other.shape.open(); err != nil {
-				return nil, err
-			}
-		}
-		e.sides = append(e.sides, sh)
-	}
-	programs := slices.Clone(s.fields)
-	if s.where != nil {
-		programs = append(programs, s.where)
-	}
-	if s.key != nil {
-		programs = append(programs, s.key.Program)
-	}
-	if s.inputs != nil {
-		programs = append(programs, s.inputs.programs()...)
-	}
-	if len(programs) > 0 {
-		e.row, err = s.schema.NewRow(programs...)
-	}
-	return e, err
-}
-
-// outcome of a step.
-type outcome struct {
-	keep bool
-	// dropped says why a record that is not kept counts as lost; "": it was left out by where.
-	dropped string
-	// value is nil for a deletion. key is the new one, if there is one; nil: none.
-	value, key []byte
-}
-
-// do evaluates a record. Its value and its sides must stay as they are until it returns.
-func (e *evaluator) do(r processor.Record, rights [][]byte, m processor.RecordMetadata) (out outcome, err error) {
-	if r.Value == nil && len(rights) == 0 {
-		return e.deleted(), nil
-	}
-	e.record = r
-	if e.left != nil && r.Value != nil {
-		if e.record.Value, err = e.left.append(nil, &r, m); err != nil {
-			return out, err
-		}
-	}
-	if len(rights) > 0 {
-		if e.record.Value, err = e.joined(rights, m); err != nil {
-			return out, err
-		}
-	}
-	out = outcome{keep: true, value: e.record.Value}
-	if e.row != nil {
-		if err := e.row.Set(&e.record, m); err != nil {
-			return outcome{}, err
-		}
-	}
-	if e.where != nil {
-		if ok, err := e.where.Bool(e.row); err != nil || !ok {
-			return outcome{keep: err == nil && e.tombstones}, err
-		}
-	}
-	if e.object != nil {
-		if out.value, err = e.object.Append(nil, e.row); err != nil {
-			return outcome{}, err
-		}
-	}
-	if e.key != nil {
-		if out.key, err = e.key.Append(nil, e.row); err != nil {
-			return outcome{}, err
-		}
-	}
-	if e.inputs != nil {
-		if out.value, err = e.inputs.append(nil, r.Timestamp, e.row); err != nil {
-			return outcome{}, err
-		}
-	}
-	return out, nil
-}
-
-// deleted is what becomes of a record without a value: of a table it deletes; of a stream it goes on where nothing is asked of its
-// columns.
-func (e *evaluator) deleted() outcome {
-	if e.tombstones {
-		return outcome{keep: true}
-	}
-	if e.where == nil && (e.key != nil || e.inputs != nil) {
-		return outcome{dropped: "null value"}
-	}
-	return outcome{keep: e.where == nil}
-}
-
-// joined is one object of both sides.
-func (e *evaluator) joined(rights [][]byte, m processor.RecordMetadata) ([]byte, error) {
-	left := e.record.Value
-	if left == nil { // of an outer join
-		left = []byte("{}")
-	}
-	n := len(left) + 1
-	for i, right := range rights {
-		n += len(e.step.sides[i].name) + len(right) + 4
-	}
-	dst := append(make([]byte, 0, n), left[:len(left)-1]...)
-	for i, right := range rights {
-		if right == nil {
-			continue
-		}
-		if len(dst) > 1 {
-			dst = append(dst, ',')
-		}
-		dst = fmt.Appendf(dst, "%q:", e.step.sides[i].name)
-		if sh := e.sides[i]; sh != nil {
-			rec := processor.Record{Key: e.record.Key, Value: right, Timestamp: e.record.Timestamp}
-			var err error
-			if dst, err = sh.append(dst, &rec, m); err != nil {
-				return nil, err
-			}
-		} else {
-			dst = append(dst, right...)
-		}
-	}
-	return append(dst, '}'), nil
 }
 
 // program is an expression that all tasks share: with a pool of rows.

@@ -36,8 +36,9 @@ type join struct {
 	*Join
 
 	with  *relation
+	side  *side // of what is joined
 	other *step // of the other side of two streams, where OtherOn is given
-	next  *step // behind it, when another join follows
+	next  *step // behind it
 }
 
 // model understands a topology.
@@ -167,13 +168,21 @@ func (r *relation) stores() []string {
 		if r.foreign(j) {
 			names = append(names, joinName(r, i)+leftSuffix)
 		}
+		if r.keptFor(i) {
+			names = append(names, joinName(r, i)+joinedSuffix)
+		}
 	}
 	return names
 }
 
+// keptFor tells whether what join i gives is kept for the next one: it comes late, by a foreign key, and is read by the key.
+func (r *relation) keptFor(i int) bool {
+	return r.foreign(r.joins[i]) && i+1 < len(r.joins) && !r.foreign(r.joins[i+1])
+}
+
 // foreign tells a join of tables by a foreign key.
 func (r *relation) foreign(j *join) bool {
-	return r.Kind == Table && j.with.Kind == Table && j.On != nil && r.from.Kind == Table
+	return j.with.Kind == Table && j.On != nil && r.from.Kind == Table
 }
 
 // Suffixes of stores and topics that come with a relation.
@@ -181,14 +190,20 @@ const (
 	stateSuffix    = "-state"
 	rowsSuffix     = "-rows"
 	leftSuffix     = "-left"
+	joinedSuffix   = "-joined"
 	suppressSuffix = "-suppress"
 )
 
+// joinName names a join. An aggregate has the name of the relation itself.
 func joinName(r *relation, i int) string {
-	if i == 0 {
-		return r.Name
+	name := r.Name
+	if r.Aggregate != nil {
+		name += "-join"
 	}
-	return fmt.Sprintf("%s-%d", r.Name, i+1)
+	if i == 0 {
+		return name
+	}
+	return fmt.Sprintf("%s-%d", name, i+1)
 }
 
 // formatOf is how values of a type are written as a key where nobody says it.

@@ -43,11 +43,14 @@ type Relation struct {
 	Topic  string
 	Source Source
 
-	// From names the relation that it is made of. What follows is done in this order: Joins, Where, and then either Select and Key, or
+	// From names the relation that it is made of. What follows is done in this order: Joins, Each, Where, and then either Select and Key, or
 	// Aggregate. A table that is made of a stream has the last record of each key, after Where.
 	From string
-	// Joins with other relations, one after the other. Columns of what is joined are "<as>.<column>" from then on. A foreign key comes first.
+	// Joins with other relations, one after the other. Columns of what is joined are "<as>.<column>" from then on, and "<as>.key" is its key.
 	Joins []Join
+	// Each makes a record of each item of a list: Value is the list, and Name a column that is the item. nil: records stay as they are. Not of the
+	// rows of a table.
+	Each *Column
 	// Where keeps the records for which it is true; type bool.
 	Where *expr.Source
 	// Select are the columns of the relation, in this order. Empty: all there are.

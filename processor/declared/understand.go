@@ -44,14 +44,7 @@ func (m *model) relation(r *relation) {
 
 // source understands a relation that is read from a topic.
 func (m *model) source(r *relation) {
-	for part, given := range map[string]bool{
-		"joins": len(r.Joins) > 0, "where": r.Where != nil, "select": len(r.Select) > 0, "key": r.Key != nil, "aggregate": r.Aggregate != nil,
-		"suppress": r.Suppress != nil, "to": r.Sink != nil,
-	} {
-		if given {
-			m.bad(r, part, r.Place, "declare another one from this one, with "+part, "a relation that is read from a topic has no %s", part)
-		}
-	}
+	m.onlyRead(r)
 	if r.Source.History != 0 && r.Kind != Table {
 		m.bad(r, "versioned.history", r.Place, "", "only a table has versions")
 	}
@@ -70,6 +63,33 @@ func (m *model) source(r *relation) {
 		return
 	}
 	r.timing = newProgram(p, r.schema)
+}
+
+// onlyRead refuses what is done with a relation that is read from a topic: that is for another one, which is made of it.
+func (m *model) onlyRead(r *relation) {
+	kind, to := "", "..."
+	if r.Kind == Table {
+		kind = "kind: table, "
+	}
+	if r.Sink != nil {
+		to = r.Sink.Topic
+	}
+	for _, p := range []struct {
+		part, value string
+		given       bool
+	}{
+		{"joins", "[...]", len(r.Joins) > 0}, {"each", "{...}", r.Each != nil}, {"where", "...", r.Where != nil}, {"select", "{...}", len(r.Select) > 0},
+		{"key", "...", r.Key != nil}, {"aggregate", "{...}", r.Aggregate != nil}, {"suppress", "{...}", r.Suppress != nil}, {"to", to, r.Sink != nil},
+	} {
+		if !p.given {
+			continue
+		}
+		hint := fmt.Sprintf("write a relation of its own: {from: %s, %s%s: %s}", r.Name, kind, p.part, p.value)
+		if r.Kind == GlobalTable {
+			hint = "declare a table of the topic, and " + p.part + " of one made from that"
+		}
+		m.bad(r, p.part, r.Place, hint, "a relation that is read from a topic has no %s", p.part)
+	}
 }
 
 // derived understands a relation that is made of another one.
@@ -100,6 +120,7 @@ func (m *model) derived(r *relation) {
 	}
 	r.last = cur
 	m.finish(r, cur)
+	m.keys(r)
 }
 
 // fits tells whether the kinds of a relation and of what it is made of go together.
@@ -114,12 +135,17 @@ func (m *model) fits(r *relation) bool {
 	case r.Aggregate != nil && r.Kind != Table:
 		m.bad(r, "kind", r.Place, "leave kind out", "an aggregate is a table")
 	case of.windowed && r.Kind == Table && r.Aggregate == nil:
-		m.bad(r, "kind", r.Place, "make a stream of it", "%s has windows: no table without windows can be made of its rows", of.Name)
+		m.bad(r, "kind", r.Place, "make a stream of it, and of that a table with key: joinKey(key, string(window.start))",
+			"%s has windows: a table of its rows needs them in its key", of.Name)
 	case of.windowed && len(r.Joins) > 0:
 		m.bad(r, "joins", r.Place, "make a stream of it first, in a relation of its own", "%s has windows, which are joined with nothing", of.Name)
 	}
 	if r.Source.Layout.Format != "" || len(r.Source.Layout.Columns) > 0 || r.Source.Timestamp != nil || r.Source.History != 0 {
 		m.bad(r, "", r.Place, "", "format, columns, timestamp and versioned are of relations that are read from a topic")
+	}
+	if r.Each != nil && r.Kind == Table && of.Kind == Table && !of.windowed {
+		m.bad(r, "each", r.Each.Place, "make a stream of "+of.Name+" first, in a relation of its own, and aggregate that",
+			"%s is a table, whose rows cannot become several", of.Name)
 	}
 	if r.Suppress != nil {
 		m.suppress(r)
@@ -192,19 +218,23 @@ func (m *model) join(r *relation, cur *step, i int) *step {
 	m.on(r, cur, j, part)
 	name := cmp.Or(j.As, j.With)
 	next := r.newStep()
-	other := side{name: name}
+	j.side = &side{name: name, keyFrom: r.keyFrom(j)}
 	if !j.with.own {
 		var err error
-		if other.shape, err = joinedShape(j.with.schema); err != nil {
+		if j.side.shape, err = joinedShape(j.with.schema); err != nil {
 			m.add(r, part, err)
 			return nil
 		}
 	}
-	if r.from.Kind == Table {
-		next.left, next.sides = cur.left, append(slices.Clone(cur.sides), other)
+	switch {
+	case r.from.Kind != Table, r.foreign(j) && i > 0: // cur has put the sides before together
+		next.sides = []*side{j.side}
+	default:
+		next.left, next.sides = cur.left, append(slices.Clone(cur.sides), j.side)
 		cur.left = nil
-	} else {
-		next.sides = []side{other}
+	}
+	if r.foreign(j) {
+		cur.tombstones = true // its rows are a table's
 	}
 	r.layout = joinedLayout(r.layout, j, name)
 	if next.schema = m.schema(r, r.layout); next.schema == nil {
@@ -245,8 +275,28 @@ func joinedLayout(l expr.Layout, j *join, name string) expr.Layout {
 	for _, c := range j.with.schema.Columns() {
 		columns = append(columns, expr.Column{Name: name + "." + c.Name, Type: c.Type, Optional: c.Optional || j.Kind == Left || j.Kind == Outer})
 	}
+	if l := j.with.layout; j.hasKey() {
+		t, _ := expr.FormatType(l.KeyFormat)
+		columns = append(columns, expr.Column{Name: name + "." + keyColumn, Type: t, Optional: j.Kind != Inner || l.KeyOptional || t == expr.JSON})
+	}
 	l.Columns = columns
 	return l
+}
+
+// keys makes columns of the keys of what is joined, where anybody can see them.
+func (m *model) keys(r *relation) {
+	visible := len(r.Select) == 0 && r.Aggregate == nil
+	for i, j := range r.joins {
+		used := slices.ContainsFunc(r.joins[i:], func(later *join) bool {
+			return slices.ContainsFunc(later.next.programs(), func(p *expr.Program) bool { return p.Uses(j.side.name + "." + keyColumn) })
+		})
+		if !j.hasKey() || !visible && !used {
+			continue
+		}
+		var err error
+		j.side.key, err = keyShape(j.with.layout.KeyFormat)
+		m.add(r, fmt.Sprintf("joins[%d]", i), err)
+	}
 }
 
 // joinable tells whether two relations can be joined so.
@@ -280,8 +330,6 @@ func (m *model) joinable(r *relation, j *join, part string) bool {
 		bad(".grace", "", "grace is of two streams, and of a table that has versioned.history")
 	case j.Before < 0 || j.After < 0 || j.Grace < 0:
 		bad("", "", "negative")
-	case r.foreign(j) && len(r.joins) > 0:
-		bad(".on", "declare a table with the joins before it, and join that", "a foreign key comes first")
 	}
 	if strings.ContainsAny(cmp.Or(j.As, j.With), ".-") {
 		bad(".as", "give a name of letters, digits and _ with as", "%q cannot be a prefix of columns", cmp.Or(j.As, j.With))
@@ -331,6 +379,9 @@ func (m *model) finish(r *relation, s *step) {
 	if s.schema == nil {
 		return
 	}
+	if r.Each != nil && !m.each(r, s) {
+		return
+	}
 	var err error
 	if r.Where != nil {
 		s.where, err = expr.Compile(*r.Where, s.schema, expr.Bool)
@@ -378,6 +429,41 @@ func (m *model) finish(r *relation, s *step) {
 	if r.Sink != nil {
 		m.sink(r, s)
 	}
+}
+
+// each compiles the list whose items become records, and adds the item to the columns.
+func (m *model) each(r *relation, s *step) bool {
+	part := "each." + r.Each.Name
+	e, err := expr.CompileEach(r.Each.Value, s.schema, r.Each.Name)
+	if refused, ok := errors.AsType[*expr.SchemaError](err); ok {
+		m.bad(r, part, r.Each.Place, "", "%s", refused.Reason)
+		return false
+	}
+	if err != nil {
+		m.add(r, part, err)
+		return false
+	}
+	s.each, s.schema = e, e.Schema()
+	r.layout.Columns = append(slices.Clone(r.layout.Columns), e.Item())
+	if len(r.Select) > 0 || r.Aggregate != nil { // nobody sees more than is computed
+		return true
+	}
+	var sh *shape
+	if r.own {
+		if sh, err = newShapeOf(s.schema, r.Each.Name); err == nil {
+			s.tail = sh.object
+		}
+	} else {
+		if sh, err = joinedShape(s.schema); err == nil {
+			s.object, r.layout, r.own = sh.object, objectLayout(r.layout, s.schema), true
+		}
+	}
+	if err != nil {
+		m.add(r, part, err)
+		return false
+	}
+	s.fields = append(s.fields, sh.fields...)
+	return true
 }
 
 // selected compiles the columns, and returns what they are.

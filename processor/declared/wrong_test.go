@@ -45,6 +45,7 @@ func FuzzValidate(f *testing.F) {
 		}}
 		r := Relation{
 			Name: name, Kind: Kind(kind), From: from, Where: ref(text), Select: sel(name, text), Key: ref(on), KeyFormat: with,
+			Each:  &Column{Name: on, Value: src(text)},
 			Joins: []Join{{With: with, Kind: JoinKind(kind), On: ref(on), OtherOn: ref(text), Before: time.Duration(d), Grace: time.Duration(e)}},
 			Sink:  sink(from), Suppress: &Suppress{Until: time.Duration(d), MaxBytes: e}, Store: StoreOptions{Retention: time.Duration(e)},
 		}

@@ -31,6 +31,12 @@ type Program struct {
 // Type of what the expression returns.
 func (p *Program) Type() Type { return p.typ }
 
+// Uses reports whether the expression looks at a column.
+func (p *Program) Uses(column string) bool {
+	v, ok := p.schema.variable(column)
+	return ok && slices.Contains(p.slots, v.slot)
+}
+
 // Compile checks an expression against a schema and what it must return. All that is wrong is returned at once, each thing
 // an [*Error], see [Errors].
 //

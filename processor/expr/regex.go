@@ -23,7 +23,9 @@ const (
 // extracts declares them. What runs is made for each expression that is written out, see expressions.
 func extracts() []cel.EnvOption {
 	args := []*cel.Type{cel.StringType, cel.StringType}
-	none := cel.BinaryBinding(func(ref.Val, ref.Val) ref.Val { return types.NewErrFromString("a regular expression must be written out") })
+	none := cel.BinaryBinding(func(ref.Val, ref.Val) ref.Val {
+		return types.NewErrFromString("a regular expression must be written out")
+	})
 	charged := func(id string) cost.OverloadModel {
 		search := cost.Mul( // as the library charges for matches
 			cost.Scale(cost.Sum(cost.Length(cost.Arg(0)), cost.Const(1)), cost.StringTraversalCostFactor),

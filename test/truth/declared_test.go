@@ -32,18 +32,23 @@ func (o object) text(column string) string {
 	return string(raw)
 }
 
-// fromFile starts the topology of a configuration file.
-func fromFile(t *testing.T, path string, cfg streamstest.Config) *streamstest.Driver {
-	t.Helper()
+// declaredIn is the topology of a configuration file.
+func declaredIn(path string) (*processor.Topology, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {
-		t.Fatal(err)
+		return nil, err
 	}
 	l, err := configfile.Load(configfile.Source{Path: filepath.Base(path), Data: data})
 	if err != nil {
-		t.Fatal(err)
+		return nil, err
 	}
-	topology, err := declared.Build(*l.Config.Declared)
+	return declared.Build(*l.Config.Declared)
+}
+
+// fromFile starts the topology of a configuration file.
+func fromFile(t *testing.T, path string, cfg streamstest.Config) *streamstest.Driver {
+	t.Helper()
+	topology, err := declaredIn(path)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -3,6 +3,7 @@ package truth
 import (
 	"encoding/binary"
 	"errors"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -14,8 +15,23 @@ import (
 )
 
 // wordTopologies count the words of the topic "lines", each in its own way, in a store "counts", and tell each count in a topic "counts".
-var wordTopologies = map[string]func() (*processor.Topology, error){
-	"DSL": wordsInTheDSL, "Processor API": wordsByProcessors,
+var wordTopologies = map[string]struct {
+	build  func() (*processor.Topology, error)
+	counts serde.Serde[int64]
+}{
+	"DSL":           {wordsInTheDSL, serde.Int64()},
+	"Processor API": {wordsByProcessors, serde.Int64()},
+	"config file":   {func() (*processor.Topology, error) { return declaredIn(filepath.Join("testdata", "words.yaml")) }, countObjects()},
+}
+
+// countObjects are counts as a declared table has them: {"count":1}.
+func countObjects() serde.Serde[int64] {
+	type row struct {
+		Count int64 `json:"count"`
+	}
+	objects := serde.JSON[row]()
+	return serde.New("count", func(dst []byte, n int64) ([]byte, error) { return objects.Append(dst, row{n}) },
+		func(b []byte) (int64, error) { r, err := objects.Decode(b); return r.Count, err })
 }
 
 func wordsInTheDSL() (*processor.Topology, error) {
@@ -87,10 +103,10 @@ func TestWordCount(t *testing.T) {
 		"all=1@1", "streams=1@1", "lead=1@1", "to=1@1", "kafka=1@1", "hello=1@2", "kafka=2@2", "streams=2@2", "join=1@3", "kafka=3@3", "summit=1@3",
 	}
 	table := []string{"all=1@1", "hello=1@2", "join=1@3", "kafka=3@3", "lead=1@1", "streams=2@2", "summit=1@3", "to=1@1"}
-	for name, build := range wordTopologies {
+	for name, words := range wordTopologies {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			topology, err := build()
+			topology, err := words.build()
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -103,12 +119,12 @@ func TestWordCount(t *testing.T) {
 				}
 			}
 			var told []string
-			for _, r := range streamstest.NewOutput(d, "counts", serde.String(), serde.Int64()).ReadAll() {
+			for _, r := range streamstest.NewOutput(d, "counts", serde.String(), words.counts).ReadAll() {
 				told = append(told, r.String())
 			}
 			same(t, "changes", told, changes)
 			var rows []string
-			for _, r := range streamstest.NewKeyValue(d, "counts", serde.String(), serde.Int64()).Rows() {
+			for _, r := range streamstest.NewKeyValue(d, "counts", serde.String(), words.counts).Rows() {
 				rows = append(rows, r.String())
 			}
 			same(t, "counts", rows, table)
