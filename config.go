@@ -32,6 +32,12 @@ type Config struct {
 	// Topology declares it with processors of your own.
 	Topology *processor.Topology
 
+	// Sinks (postgres, and postgres under relations) are databases that committed changes are written to, beside the processing.
+	Sinks []Sink
+	// SinkBytes (postgres.max.bytes) is the memory of all sinks: what they have fetched, and the rows made of it. Default: by MemoryLimit, 4 MiB to
+	// 32 MiB for each.
+	SinkBytes int64
+
 	// StateDir (state.dir) holds <application.id>/ with the local copies of the state. Required: a default below a
 	// temporary directory, as upstream has it, is emptied under a running application sooner or later.
 	StateDir string
@@ -173,8 +179,8 @@ func (e *FieldError) Unwrap() error { return e.Err }
 
 func (e *FieldError) Error() string { return "config " + e.Field + ": " + e.Reason }
 
-// Validate reports everything that is wrong, joined: *FieldError for what is the instance's own, *processor.ConfigError
-// and *views.FieldError for what is theirs.
+// Validate reports everything that is wrong, joined: *FieldError for what is the instance's own, *SinkError for what is a sink's,
+// *processor.ConfigError and *views.FieldError for what is theirs.
 func (c Config) Validate() error {
 	given := c
 	c = c.withDefaults()
@@ -195,6 +201,7 @@ func (c Config) Validate() error {
 	case c.Topology == nil:
 		errs = append(errs, views.Validate(c.Views))
 	}
+	errs = append(errs, c.validateSinks()...)
 	if _, err := advertised(c.Listen, c.Advertise, nil); err != nil {
 		errs = append(errs, err)
 	}

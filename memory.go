@@ -125,6 +125,7 @@ func (c Config) memory(def membudget.Default) (Memory, Config, error) {
 	}
 	part(&c.RecentBytes, membudget.Recent, 1)
 	part(&c.CacheBytes, membudget.RemoteCache, 1)
+	part(&c.SinkBytes, membudget.Sinks, 1)
 	part(&c.Limits.Bytes, membudget.Queries, 1)
 	part(&c.Engine.BlockCacheBytes, membudget.BlockCache, int64(databases))
 	part(&p.UncommittedMaxBytes, membudget.Uncommitted, 1)
@@ -155,7 +156,7 @@ func (c Config) databases() int { return cmp.Or(max(c.Engine.Databases, 0), 1) }
 func (c Config) memoryRequest(limit int64, threads int) membudget.Request {
 	databases := c.databases()
 	return membudget.Request{
-		Limit: limit, Threads: threads, Databases: databases, RecordBytes: recordLimit(c.Processor.Kafka) + rowOverhead,
+		Limit: limit, Threads: threads, Sinks: len(c.Sinks), Databases: databases, RecordBytes: recordLimit(c.Processor.Kafka) + rowOverhead,
 		Compressed: c.Engine.options().Compressed(), Set: c.given(threads, databases),
 	}
 }
@@ -182,6 +183,7 @@ func (c Config) given(threads, databases int) map[membudget.Part]int64 {
 		set[membudget.Memtables] = membudget.MemtablesFor(c.Engine.MemtableBytes, databases)
 	}
 	part(membudget.RemoteCache, c.CacheBytes, 1)
+	part(membudget.Sinks, c.SinkBytes, 1)
 	if c.CacheTTL < 0 {
 		set[membudget.RemoteCache] = 0
 	}
@@ -222,6 +224,12 @@ func (c Config) validateMemory() error {
 		if f.value != 0 && f.value < 1<<20 {
 			bad(f.name, "%d: at least 1 MiB", f.value)
 		}
+	}
+	switch least := membudget.LeastSink * int64(len(c.Sinks)); {
+	case c.SinkBytes != 0 && len(c.Sinks) == 0:
+		bad("SinkBytes", "there are no sinks")
+	case c.SinkBytes != 0 && c.SinkBytes < least:
+		bad("SinkBytes", "%d: at least %s, for %d sinks", c.SinkBytes, membudget.Text(least), len(c.Sinks))
 	}
 	if err := c.Engine.options().Validate(); err != nil {
 		if joined, ok := err.(interface{ Unwrap() []error }); ok {

@@ -70,6 +70,7 @@ type parts struct {
 	server  *server.Server
 	client  *client.Client // asks by way of this instance's own server
 	memory  *memoryMetrics
+	sinks   []*keptSink
 
 	divided                  []MemoryPart // as the limit was
 	fetchBytes, produceBytes int64        // that each stream thread may take
@@ -160,6 +161,7 @@ func (i *Instance) run(ctx context.Context) (err error) {
 		defer ended()
 		return p.runtime.Run(work)
 	})
+	g.Go(func() error { p.keepSinks(open); return nil }) // beside: they lean on nothing, and nothing leans on them
 	g.Go(func() error { return p.suspect.Run(work) })
 	g.Go(func() error { users.Wait(); rest(); return nil })
 	g.Go(func() error { return p.stores.Run(serve) }) // 3: nobody writes any more
@@ -240,7 +242,7 @@ func (i *Instance) open(ctx context.Context) (p *parts, err error) {
 	if p.memory, err = newMemoryMetrics(reg, p); err != nil {
 		return p, err
 	}
-	return p, nil
+	return p, i.openSinks(ctx, p, reg)
 }
 
 func (i *Instance) processorConfig(p *parts, dir string, reg prometheus.Registerer) processor.Config {
@@ -344,6 +346,9 @@ func (i *Instance) close(ctx context.Context, p *parts) error {
 	var errs []error
 	if p.memory != nil {
 		p.memory.unregister()
+	}
+	for _, s := range p.sinks {
+		s.target.Close()
 	}
 	if p.client != nil {
 		errs = append(errs, p.client.Close())

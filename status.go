@@ -67,6 +67,29 @@ func (i *Instance) Holdings() []router.Holding {
 	return nil
 }
 
+// Sinks says how the sinks of this instance are; none before it runs.
+func (i *Instance) Sinks() []SinkStatus {
+	p := i.parts.Load()
+	if p == nil {
+		return nil
+	}
+	var all []SinkStatus
+	for _, s := range p.sinks {
+		st := s.Status()
+		out := SinkStatus{
+			Sink: s.name, Topic: s.topic, State: string(st.State), Since: st.Since, Failures: st.Failures, Partitions: []SinkPartition{},
+		}
+		if st.Err != nil {
+			out.Error = st.Err.Error()
+		}
+		for _, partition := range st.Partitions {
+			out.Partitions = append(out.Partitions, SinkPartition(partition))
+		}
+		all = append(all, out)
+	}
+	return all
+}
+
 // Pause stops the processing; Resume goes on. Meanwhile the instance stays in the group and answers queries.
 func (i *Instance) Pause() error {
 	p := i.parts.Load()
@@ -149,6 +172,30 @@ type Status struct {
 	// Holdings are both, and what is left of tasks that ran here, each with its role and how far it is.
 	Holdings []HoldingStatus `json:"holdings"`
 	Memory   []MemoryUse     `json:"memory"`
+	// Sinks are the databases that committed changes are written to. None of them makes the instance less ready.
+	Sinks []SinkStatus `json:"sinks,omitempty"`
+}
+
+// SinkStatus is a sink in a [Status].
+type SinkStatus struct {
+	Sink  string `json:"sink"`
+	Topic string `json:"topic"`
+	// State is opening, writing, away (the database is tried again), failed (the sink is begun again after a pause) or idle.
+	State string `json:"state"`
+	// Error is why it is away or failed, Since since when.
+	Error string    `json:"error,omitempty"`
+	Since time.Time `json:"since,omitzero"`
+	// Failures counts how often it has failed.
+	Failures int `json:"failures,omitempty"`
+	// Partitions that this instance writes.
+	Partitions []SinkPartition `json:"partitions"`
+}
+
+// SinkPartition is a partition of a sink's topic in a [SinkStatus].
+type SinkPartition struct {
+	Partition int32 `json:"partition"`
+	// Lag counts offsets that are left to apply; -1 before it is known.
+	Lag int64 `json:"lag"`
 }
 
 // HoldingStatus is what the instance has of one task in a [Status]. It has the names that `statemesh copies -o json` has.
@@ -197,7 +244,7 @@ type TaskStatus struct {
 func (i *Instance) Status() Status {
 	s := Status{
 		Application: i.cfg.Processor.ApplicationID, State: i.State().String(), Tasks: []TaskStatus{}, Standbys: []StandbyStatus{},
-		Holdings: []HoldingStatus{}, Memory: i.Memory(),
+		Holdings: []HoldingStatus{}, Memory: i.Memory(), Sinks: i.Sinks(),
 	}
 	if p := i.parts.Load(); p != nil {
 		s.Instance, s.Incarnation, s.Endpoint = p.processID, p.incarnation, p.endpoint

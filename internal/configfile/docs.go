@@ -57,6 +57,7 @@ func writeRelations(b *strings.Builder) {
 		{"", RelationKeys(&declared.Relation{})},
 		{"### Columns of a topic\n\n`columns: {name: {type: ...}}`, or shorter `columns: {name: type}`.", columnKeys(&expr.Column{})},
 		{"### Joins\n\n`joins: [{with: ...}]`", joinKeys(&declared.Join{})},
+		{"### Written to PostgreSQL\n\n`postgres: {table: name}`, or shorter `postgres: name`. The connection is in [PostgreSQL](#postgresql) above.", postgresKeys(&write{})},
 		{"### Aggregates\n\n`aggregate: {name: {sum: expression}}`, one function per column, or `name: count`.", functionKeys(&declared.AggregateColumn{})},
 	} {
 		if part.title != "" {

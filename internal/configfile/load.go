@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/statemesh/statemesh"
+	"github.com/statemesh/statemesh/internal/joined"
 	"github.com/statemesh/statemesh/processor"
 	"github.com/statemesh/statemesh/processor/declared"
 	"github.com/statemesh/statemesh/processor/expr"
@@ -119,7 +120,7 @@ func LoadKafka(src Source, brokers string) (processor.KafkaConfig, error) {
 		k.Brokers = []string{brokers}
 	}
 	if len(p.problems) == 0 {
-		for _, err := range unjoin(k.Validate()) {
+		for _, err := range joined.Errors(k.Validate()) {
 			p.report(err)
 		}
 	}
@@ -146,6 +147,7 @@ type draft struct {
 	uncaught                    string
 	clientAuth                  clientAuth
 	log                         Log
+	database                    database
 }
 
 func newDraft() *draft {
@@ -154,6 +156,7 @@ func newDraft() *draft {
 		uncaught:   processor.ShutdownInstance.String(),
 		clientAuth: required,
 		log:        Log{Level: "info", KafkaLevel: "warn", Format: "text"},
+		database:   newDatabase(),
 	}
 }
 
@@ -173,7 +176,8 @@ func (p *parser) finish() {
 	if p.unreadable {
 		return
 	}
-	for _, err := range unjoin(d.cfg.Validate()) {
+	p.databases(d)
+	for _, err := range joined.Errors(d.cfg.Validate()) {
 		p.report(err)
 	}
 }
@@ -275,7 +279,7 @@ var fields = map[string]string{
 	"TLS.CertFile": "tls.cert.file", "TLS.KeyFile": "tls.key.file", "TLS.CAFile": "tls.ca.file",
 	"TLS.MeshNames": "tls.mesh.names", "TLS.OptionalClientCert": "tls.client.auth", "Limits.Requests": "query.max.requests",
 	"Limits.Scans": "query.max.scans", "Limits.BatchKeys": "query.max.batch.keys", "Limits.Deadline": "query.default.deadline.ms",
-	"TLS.AllowPlaintext": "tls.plaintext", "Views": viewsKey, "Declared": topologyKey,
+	"TLS.AllowPlaintext": "tls.plaintext", "Views": viewsKey, "Declared": topologyKey, "SinkBytes": "postgres.max.bytes",
 	"DeadLetter": "dead-letter", "Fail": "fail", "Continue": "continue",
 }
 
@@ -298,6 +302,9 @@ func (p *parser) report(err error) {
 		p.reportView(e)
 		return
 	} else if p.reportDeclared(err) {
+		return
+	} else if e, ok := errors.AsType[*statemesh.SinkError](err); ok {
+		p.reportSink(e)
 		return
 	} else if e, ok := errors.AsType[*statemesh.FieldError](err); ok {
 		name, reason = e.Field, e.Reason
@@ -355,20 +362,4 @@ func (p *parser) reportDeclared(err error) bool {
 		p.at(p.closest(e.Path), e.Path+": "+e.Reason, e.Hint)
 	}
 	return ok
-}
-
-// unjoin takes apart what errors.Join has joined, at any depth.
-func unjoin(err error) []error {
-	if err == nil {
-		return nil
-	}
-	joined, ok := err.(interface{ Unwrap() []error })
-	if !ok {
-		return []error{err}
-	}
-	var all []error
-	for _, e := range joined.Unwrap() {
-		all = append(all, unjoin(e)...)
-	}
-	return all
 }

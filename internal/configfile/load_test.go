@@ -155,7 +155,7 @@ func TestDefaultsAreTrue(t *testing.T) {
 func TestEveryFieldHasAKey(t *testing.T) {
 	t.Parallel()
 	elsewhere := map[string]string{
-		"Topology": "code", "Logger": "log.level, log.format", "Registerer": "code", "Listener": "code",
+		"Topology": "code", "Sinks": "postgres under relations", "Logger": "log.level, log.format", "Registerer": "code", "Listener": "code",
 		"ProcessID": "the instance's", "Incarnation": "the instance's", "Endpoint": "application.server",
 		"EpochFile": "the instance's", "Host": "the machine's", "Predecessors": "the instance's", "Peers": "the instance's", "Others": "the instance's", "GroupInstanceID": "refused", "Kafka.SASL": "sasl.*", "Kafka.TLS": "ssl.*", "Kafka.Dial": "code", "Kafka.Logger": "code",
 	}

@@ -186,6 +186,7 @@ var foreign = map[string]string{
 	"metrics.listen":        "write admin.listen, which serves metrics and profiles",
 	"sasl.jaas.config":      "write sasl.username and sasl.password",
 	"sasl.user":             "write sasl.username",
+	"postgres":              "write postgres.url",
 	"group.instance.id":     "static membership is not supported: a member that leaves gives its tasks away at once",
 	"rocksdb.config.setter": "stores are kept in Badger; store.move.bytes and store.move.interval.ms are its settings",
 	"default.key.serde":     "views state their own format",

@@ -46,11 +46,17 @@ func (ps LoadError) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// orNil sorts and returns nil when there is nothing, so that a nil error is a nil interface.
+// orNil sorts and returns nil when there is nothing, so that a nil error is a nil interface. What several parts have found is said once.
 func (ps LoadError) orNil() error {
 	if len(ps) == 0 {
 		return nil
 	}
+	said := make(map[Problem]bool)
+	ps = slices.DeleteFunc(ps, func(p Problem) bool {
+		again := said[p]
+		said[p] = true
+		return again
+	})
 	slices.SortStableFunc(ps, func(a, b Problem) int {
 		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
 	})

@@ -86,9 +86,10 @@ const eachHint = "write each: {item: list}"
 func foreignRelation(name string) string {
 	return map[string]string{
 		"filter": "write where", "having": "write a relation from this one, with where", "type": "write kind",
-		"stream": "write topic or from", "source": "write topic or from", "sink": "write to", "output": "write to",
+		"stream": "write topic or from", "source": "write topic or from", "sink": "write to, or postgres", "output": "write to",
 		"schema": "write columns", "join": "write joins, a list", "group": "write group_by", "emit_on_close": "write emit: on_close",
 		"explode": eachHint, "unnest": eachHint, "flat_map": eachHint, "flatmap": eachHint, "unarchive": eachHint, "foreach": eachHint,
+		"mode": "what it is decides: rows of a table are upserted, records of a stream inserted",
 	}[name]
 }
 
@@ -143,6 +144,7 @@ func RelationKeys(r *declared.Relation) []RelationKey {
 			read:    scalarOf("format", func(v string) error { r.KeyFormat = v; return nil }),
 		},
 		words("to", func() *string { return sinkOf(r) }, "Topic that it is written to, as JSON objects; it must exist."),
+		written(&r.Name),
 	}
 	return append(append(keys, aggregateKeys(r)...), tableKeys(r)...)
 }

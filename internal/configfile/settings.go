@@ -51,7 +51,7 @@ const (
 
 // Sections lists the settings by what they are about.
 func Sections() []Section {
-	return slices.Concat([]Section{instance(), memory(), kafka()}, []Section{processing(), snapshots(), stores(), queries(), security(), logging()})
+	return slices.Concat([]Section{instance(), memory(), kafka()}, []Section{processing(), snapshots(), stores(), queries(), security(), postgresql(), logging()})
 }
 
 func instance() Section {

@@ -38,6 +38,8 @@ const (
 	Input Part = "input_buffers"
 	// Produce is what waits for the brokers.
 	Produce Part = "kafka_produce"
+	// Sinks is what sinks have fetched of their topics, and the rows that they make of it.
+	Sinks Part = "sinks"
 )
 
 const mib = 1 << 20
@@ -59,6 +61,10 @@ const (
 	recordShare, recordOf = 15, 100
 	// recordSlack covers what the engine adds to a record.
 	recordSlack = 4096
+	// LeastSink is what a sink works with, and mostSink what it has a use for: twice what its database takes of batches of the usual size by several
+	// connections at a time.
+	LeastSink = 4 * mib
+	mostSink  = 32 * mib
 	// mostRecord is the largest record that the engine takes whatever its memtable is.
 	mostRecord = mib - recordSlack
 )
@@ -69,6 +75,8 @@ type Request struct {
 	Limit int64
 	// Threads is how many stream threads there are, each with clients of its own.
 	Threads int
+	// Sinks is how many sinks there are, each with a client of its own.
+	Sinks int
 	// Databases is how many databases are open, each with memtables of its own.
 	Databases int
 	// RecordBytes is the largest record, key and value, that the databases must take.
@@ -184,6 +192,7 @@ func needs(r Request) []need {
 		{Fetch, 2 * mib * t, 3, 16 * mib * t},
 		{Input, 4 * mib, 2, 64 * mib},
 		{Produce, 4 * mib * t, 2, 32 * mib * t},
+		{Sinks, LeastSink * int64(r.Sinks), 2, mostSink * int64(r.Sinks)},
 	}
 	if r.Compressed {
 		all[1] = need{BlockCache, 4 * mib * d, 4, 64 * mib * d}

@@ -37,6 +37,11 @@ func TestDivide(t *testing.T) {
 			want:  map[Part]int64{BlockCache: 128 * mib, Memtables: MemtablesFor(8*mib, 2)},
 		},
 		{
+			name: "sinks have a client each", limit: 4 << 30, spare: true,
+			given: func(r *Request) { r.Sinks = 3 },
+			want:  map[Part]int64{Sinks: 96 * mib, Fetch: 32 * mib},
+		},
+		{
 			name: "large records need large memtables", limit: 512 * mib,
 			given: func(r *Request) { r.RecordBytes = 100 * mib }, // no engine takes more than 1 MiB
 			want:  map[Part]int64{},

@@ -37,12 +37,17 @@ type Config struct {
 	Logger *slog.Logger
 }
 
-// Validate reports everything that is wrong, in the names of the fields.
+// ConfigError is one thing that is wrong with a [Config].
+type ConfigError struct{ Field, Reason string }
+
+func (e *ConfigError) Error() string { return fmt.Sprintf("changes %s: %s", e.Field, e.Reason) }
+
+// Validate reports everything that is wrong, joined, each as a [*ConfigError], but for what Kafka says itself.
 func (c Config) Validate() error {
 	c = c.withDefaults()
 	var errs []error
 	bad := func(field, format string, args ...any) {
-		errs = append(errs, fmt.Errorf("changes %s: %s", field, fmt.Sprintf(format, args...)))
+		errs = append(errs, &ConfigError{Field: field, Reason: fmt.Sprintf(format, args...)})
 	}
 	if c.Group == "" {
 		bad("Group", "required")

@@ -61,7 +61,7 @@ func (c Config) Validate() error {
 		bad("URL", "%v", err) // the library leaves the password out
 	}
 	if c.Password != "" && c.PasswordFile != "" {
-		bad("PasswordFile", "give either this or Password")
+		bad("PasswordFile", "a password is given as well; one of them is enough")
 	}
 	if c.Table == "" {
 		bad("Table", "required")

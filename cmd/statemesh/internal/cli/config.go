@@ -93,6 +93,7 @@ var memoryKeys = map[string]string{
 	"uncommitted": "statestore.uncommitted.max.bytes", "record_cache": "statestore.cache.max.bytes", "restore": "restore.max.bytes",
 	"remote_cache": "query.cache.max.bytes", "queries": "query.max.bytes", "kafka_fetch": "fetch.max.bytes",
 	"input_buffers": "input.buffer.max.bytes", "kafka_produce": "buffer.memory",
+	"sinks": "postgres.max.bytes",
 }
 
 func newMemoryCommand(p Process) *cobra.Command {
