@@ -102,7 +102,7 @@ func TestAddGlobalStoreRefused(t *testing.T) {
 		return func(b *streams.Builder) { streams.AddGlobalStore(b, st, "t", text, text, longest(st), opts...) }
 	}
 	for want, build := range map[string]func(b *streams.Builder){
-		`takes no option "Uses"`: add(kv, streams.Uses(kv)),
+		`takes no option "Uses"`:  add(kv, streams.Uses(kv)),
 		"settings of a changelog": add(streams.KeyValueStore("kv", text, text, streams.LoggingDisabled())),
 		"without caching":         add(streams.KeyValueStore("kv", text, text, streams.CachingEnabled())),
 		"a store of 2 parts":      add(parts),

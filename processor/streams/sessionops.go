@@ -26,7 +26,7 @@ type sessionTask[K, V, A any] struct {
 	w       *windowKeeper[K, A]
 	folds   folds[K, V, A]
 	joined  sessions
-	change  Change[serde.Windowed[K], A]
+	out     Change[serde.Windowed[K], A]
 }
 
 func (s *sessionTask[K, V, A]) take(r *Record[K, V]) error {
@@ -50,38 +50,60 @@ func (s *sessionTask[K, V, A]) take(r *Record[K, V]) error {
 		ctx.Drop(dropLate)
 		return nil
 	}
-	sum, ok, err := s.merge(r, kb, whole)
+	return s.w.settle(kb, s.join(r, kb, whole))
+}
+
+// join makes the sessions that a record joins, and the record, one whole. What cannot be encoded is found before anything is put.
+func (s *sessionTask[K, V, A]) join(r *Record[K, V], kb []byte, whole windows.Span) error {
+	sum, ok, err := s.sum(r)
 	if err != nil {
 		return err
 	}
 	next, keep := s.folds.add(sum, ok, r)
-	s.change = s.of(r, whole)
-	s.change.New, s.change.NoNew, s.change.NoOld = next, !keep, true
-	return s.w.put(kb, &s.change)
+	s.out = s.of(r, whole)
+	s.out.New, s.out.NoNew, s.out.NoOld = next, !keep, true
+	if keep {
+		data, err := s.w.values.encode(next, encoded[A]{})
+		if err != nil {
+			return err
+		}
+		s.out.value.is(data, s.w.kept.values)
+	}
+	if whole.Start == whole.End && len(s.joined.spans) > 0 { // it is put again
+		return s.w.change(kb, &s.out, s.joined.row(0))
+	}
+	if err := s.takeAway(r, kb); err != nil {
+		return err
+	}
+	return s.w.change(kb, &s.out, store.Value{})
 }
 
-// merge takes away the sessions that become part of the whole, and returns what they come to; ok: there are any.
-func (s *sessionTask[K, V, A]) merge(r *Record[K, V], kb []byte, whole windows.Span) (sum A, ok bool, err error) {
-	values := s.w.kept.values
-	for i, span := range s.joined.spans {
-		old, err := values.Decode(s.joined.values[i])
+// sum is what the joined sessions come to; ok: there are any.
+func (s *sessionTask[K, V, A]) sum(r *Record[K, V]) (sum A, ok bool, err error) {
+	for _, data := range s.joined.values {
+		old, err := s.w.kept.values.Decode(data)
 		if err != nil {
 			return sum, ok, err
 		}
 		sum, ok = s.folds.merge(r.Key, sum, ok, old)
-		if whole.Start == whole.End {
-			continue // it is put again
-		}
-		s.change = s.of(r, span)
-		s.change.NoNew = true
-		if s.change.Old, err = values.Decode(s.joined.values[i]); err != nil { // merge may have changed the other one
-			return sum, ok, err
-		}
-		if err := s.w.put(kb, &s.change); err != nil {
-			return sum, ok, err
-		}
 	}
 	return sum, ok, nil
+}
+
+// takeAway takes the joined sessions away.
+func (s *sessionTask[K, V, A]) takeAway(r *Record[K, V], kb []byte) error {
+	for i, span := range s.joined.spans {
+		gone := s.of(r, span)
+		gone.NoNew = true
+		var err error
+		if gone.Old, err = s.w.kept.values.Decode(s.joined.values[i]); err != nil { // merge may have changed the other one
+			return err
+		}
+		if err := s.w.change(kb, &gone, s.joined.row(i)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // of is a change of a session, without its values.
@@ -120,6 +142,11 @@ func (s *sessions) load(rows store.Session, w windows.Session, key []byte, t int
 	slices.Reverse(s.spans)
 	slices.Reverse(s.values)
 	return it.Err()
+}
+
+// row is a session as its store has it.
+func (s *sessions) row(i int) store.Value {
+	return store.Value{Data: s.values[i], Timestamp: s.spans[i].End}
 }
 
 // leave takes out sessions that were told already, or are about to be.

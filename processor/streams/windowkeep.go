@@ -171,14 +171,20 @@ func (r windowRows) fetch(key []byte, start, end int64) (store.Value, error) {
 }
 
 func (k *keptWindows[K, V]) get(r windowRows, key []byte, start, end int64) (v V, ts int64, ok bool, err error) {
-	got, err := r.fetch(key, start, end)
+	v, row, err := k.find(r, key, start, end)
+	return v, row.Timestamp, err == nil && row.Data != nil, err
+}
+
+// find returns the value of a window with its row, which has no Data if there is none.
+func (k *keptWindows[K, V]) find(r windowRows, key []byte, start, end int64) (v V, row store.Value, err error) {
+	row, err = r.fetch(key, start, end)
 	if errors.Is(err, store.ErrNotFound) {
-		return v, 0, false, nil
+		return v, store.Value{}, nil
 	} else if err != nil {
-		return v, 0, false, err
+		return v, store.Value{}, err
 	}
-	v, err = k.values.Decode(got.Data)
-	return v, got.Timestamp, err == nil, err
+	v, err = k.values.Decode(row.Data)
+	return v, row, err
 }
 
 // windowKeeper writes the store of a windowed table in one task and hands its changes on: at once, when the record cache lets go of them, or
@@ -194,6 +200,8 @@ type windowKeeper[K, V any] struct {
 	// seen is the time of the records that came here.
 	seen *processor.ObservedTime
 	out  Change[serde.Windowed[K], V]
+	// changed are the windows of the record in hand, where it has several.
+	changed []changedWindow[K, V]
 }
 
 // keeper makes the keeper, in Init.
@@ -233,8 +241,17 @@ func (w *windowKeeper[K, V]) begin(timestamp int64, headers []processor.Header) 
 	return now, err
 }
 
-// put replaces the value of a window, or deletes it, and hands the change on. c has the old value if there was one.
+// put replaces the value of a window, or deletes it, and hands the change on. c has the old value if there was one. It is for records that change
+// one window; see change.
 func (w *windowKeeper[K, V]) put(kb []byte, c *Change[serde.Windowed[K], V]) error {
+	if err := w.set(kb, c); err != nil {
+		return err
+	}
+	return w.tell(c)
+}
+
+// set replaces the value of a window, or deletes it.
+func (w *windowKeeper[K, V]) set(kb []byte, c *Change[serde.Windowed[K], V]) error {
 	var data []byte
 	if !c.NoNew {
 		var err error
@@ -254,10 +271,15 @@ func (w *windowKeeper[K, V]) put(kb []byte, c *Change[serde.Windowed[K], V]) err
 	if err := w.rows.put(kb, c.Key.Start, c.Key.End, store.Value{Data: data, Timestamp: c.Timestamp}); err != nil {
 		return err
 	}
-	switch {
-	case w.closer != nil:
+	if w.closer != nil {
 		return w.closer.changed(kb, c)
-	case w.kept.spec.Caching:
+	}
+	return nil
+}
+
+// tell hands a change on, unless that is for the record cache to do, or for the close of the window.
+func (w *windowKeeper[K, V]) tell(c *Change[serde.Windowed[K], V]) error {
+	if w.closer != nil || w.kept.spec.Caching {
 		return nil
 	}
 	if !w.kept.old {

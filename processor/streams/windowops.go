@@ -37,18 +37,23 @@ func gridAggregation[K, V, A any](k *keptWindows[K, A], open openWindows[K, A], 
 			return nil, err
 		}
 		var c Change[serde.Windowed[K], A]
+		several := k.kind.grid != nil && k.kind.grid.Advance < k.kind.grid.Size
 		into := func(r *Record[K, V], kb []byte, start, end int64) error {
-			old, ts, ok, err := k.get(w.rows, kb, start, end)
+			old, row, err := k.find(w.rows, kb, start, end)
 			if err != nil {
 				return err
 			}
+			ok := row.Data != nil
 			next, keep := f.add(old, ok, r)
 			c = Change[serde.Windowed[K], A]{
 				Key: serde.Windowed[K]{Key: r.Key, Start: start, End: end}, New: next, NoNew: !keep, Old: old, NoOld: !ok,
 				Timestamp: r.Timestamp, Headers: r.Headers,
 			}
 			if ok {
-				c.Timestamp = max(ts, r.Timestamp)
+				c.Timestamp = max(row.Timestamp, r.Timestamp)
+			}
+			if several {
+				return w.change(kb, &c, row)
 			}
 			return w.put(kb, &c)
 		}
@@ -69,12 +74,17 @@ func gridAggregation[K, V, A any](k *keptWindows[K, A], open openWindows[K, A], 
 					continue
 				}
 				t.kept++
-				if err := into(r, kb, start, end); err != nil {
-					return err
+				if err = into(r, kb, start, end); err != nil {
+					break
 				}
 			}
-			t.report(sc.Context)
-			return nil
+			if several {
+				err = w.settle(kb, err)
+			}
+			if err == nil {
+				t.report(sc.Context)
+			}
+			return err
 		}, nil
 	}
 }
@@ -120,7 +130,7 @@ type slidingTask[K, V, A any] struct {
 	add     func(a A, ok bool, r *Record[K, V]) (A, bool)
 	near    nearby
 	steps   []windows.Step
-	change  Change[serde.Windowed[K], A]
+	out     Change[serde.Windowed[K], A]
 }
 
 func (s *slidingTask[K, V, A]) take(r *Record[K, V]) error {
@@ -144,9 +154,12 @@ func (s *slidingTask[K, V, A]) take(r *Record[K, V]) error {
 	s.steps = s.windows.AppendPlan(s.steps[:0], s.near.kept, r.Timestamp, now)
 	for _, step := range s.steps {
 		late = late && !step.Counts
-		if err := s.put(r, kb, step); err != nil {
-			return err
+		if err = s.change(r, kb, step); err != nil {
+			break
 		}
+	}
+	if err := s.w.settle(kb, err); err != nil {
+		return err
 	}
 	if late {
 		ctx.Drop(dropLate)
@@ -154,12 +167,13 @@ func (s *slidingTask[K, V, A]) take(r *Record[K, V]) error {
 	return nil
 }
 
-// put writes one of the windows that a record changes.
-func (s *slidingTask[K, V, A]) put(r *Record[K, V], kb []byte, step windows.Step) (err error) {
-	k, c := s.w.kept, &s.change
+// change writes one of the windows that a record changes.
+func (s *slidingTask[K, V, A]) change(r *Record[K, V], kb []byte, step windows.Step) (err error) {
+	k, c := s.w.kept, &s.out
 	*c = Change[serde.Windowed[K], A]{
 		Key: serde.Windowed[K]{Key: r.Key, Start: step.Start, End: k.kind.end(step.Start)}, NoOld: true, Timestamp: step.Latest, Headers: r.Headers,
 	}
+	var before store.Value
 	base := step.Base != windows.None
 	if base {
 		if c.New, err = k.values.Decode(s.near.values[step.Base]); err != nil {
@@ -170,6 +184,7 @@ func (s *slidingTask[K, V, A]) put(r *Record[K, V], kb []byte, step windows.Step
 				return err
 			}
 			c.NoOld = false
+			before = store.Value{Data: s.near.values[step.Base], Timestamp: s.near.kept[step.Base].Latest}
 		}
 	}
 	if step.Counts {
@@ -177,7 +192,7 @@ func (s *slidingTask[K, V, A]) put(r *Record[K, V], kb []byte, step windows.Step
 		c.New, keep = s.add(c.New, base, r)
 		c.NoNew = !keep
 	}
-	return s.w.put(kb, c)
+	return s.w.change(kb, c, before)
 }
 
 // nearby is the kept windows that a record has to do with.
