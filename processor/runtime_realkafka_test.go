@@ -5,6 +5,7 @@ package processor
 import (
 	"errors"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -153,4 +154,66 @@ func TestRealKafkaBrokerKilled(t *testing.T) {
 	f.waitCaughtUp(2 * time.Minute)
 	f.eventually("all served", time.Minute, func() error { return allServe(3, a, b) })
 	f.check(tr, a, b)
+}
+
+// TestRealKafkaThreads: threads come and go while records flow, also while another instance is away and comes back. The group's members are the
+// threads that there are, stores stay open, and nothing is lost or counted twice.
+func TestRealKafkaThreads(t *testing.T) {
+	const tasks = 6
+	f, _ := newRealFleet(t, tasks)
+	tr, rng := truth{}, rand.New(rand.NewPCG(11, 11))
+	a := f.start("a")
+	f.produce(tr, rng, 500, 50)
+	f.eventually("all served", time.Minute, func() error { return allServe(tasks, a) })
+	opened := a.open(tasks)
+	threads := 1
+	for _, step := range []int{1, 1, -1, 1, -1, -1} {
+		var changed string
+		if step > 0 {
+			changed = a.addThread()
+		} else {
+			changed = a.removeThread()
+		}
+		threads += step
+		for range 5 {
+			f.produce(tr, rng, 50, 50)
+			pause(50 * time.Millisecond)
+		}
+		f.eventually("tasks on all threads", time.Minute, func() error { return a.spread(tasks, threads) })
+		if members := f.members(); members != threads {
+			t.Fatalf("after %s: %d members are in the group, want %d", changed, members, threads)
+		}
+	}
+	if !slices.Equal(opened, a.open(tasks)) {
+		t.Error("a store was opened anew")
+	}
+	b := f.start("b")
+	b.waitRunning()
+	b.addThread()
+	f.eventually("all served", time.Minute, func() error { return allServe(tasks, a, b) })
+	f.produce(tr, rng, 200, 50)
+	b.kill("c")
+	a.addThread()
+	f.produce(tr, rng, 200, 50)
+	f.waitCaughtUp(time.Minute)
+	f.eventually("all served by one", time.Minute, func() error { return a.spread(tasks, 2) })
+	b.cut.mend()
+	a.removeThread()
+	f.produce(tr, rng, 200, 50)
+	f.waitCaughtUp(time.Minute)
+	f.eventually("all served", time.Minute, func() error { return allServe(tasks, a, b) })
+	f.check(tr, a, b)
+	if err := errors.Join(a.stop(), b.stop()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// members counts those of the group.
+func (f *fleet) members() int {
+	f.t.Helper()
+	groups, err := kadm.NewClient(f.client).DescribeGroups(f.t.Context(), testApp)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return len(groups[testApp].Members)
 }
