@@ -17,36 +17,16 @@ func globalJoins() []vector {
 	global := func(s scope) (*streams.Stream[string, string], *streams.GlobalTable[string, string]) {
 		return s.texts("left"), streams.GlobalTableFrom(s.Builder, s.of("right"), serde.String(), serde.String(), s.kept("everywhere"))
 	}
-	return []vector{
+	return tabled([]vector{
 		{name: "global inner", build: func(s scope) {
 			l, g := global(s)
 			streams.JoinGlobal(l, g, foreignKey, plus).To(s.of("out"))
-		}, steps: []step{
-			{"R a A 1", nil},
-			{"L k a:x 2", []string{"k=a:x+A@2"}},
-			{"L k b:x 3", nil},
-			{"R a B 1", nil},
-			{"restart", nil},
-			{"L k a:y 4", []string{"k=a:y+B@4"}},
-			{"L k none 5", nil},
-			{"L k - 6", nil},
-			{"L - a:z 7", []string{"=a:z+B@7"}},
-			{"R a - 1", nil},
-			{"R - x 1", nil},
-			{"L k a:x 8", nil},
-		}, drops: map[string]int{"null key": 2, "null value": 1}},
+		}},
 		{name: "global left", build: func(s scope) {
 			l, g := global(s)
 			streams.LeftJoinGlobal(l, g, foreignKey, leftPlus).To(s.of("out"))
-		}, steps: []step{
-			{"R a A 1", nil},
-			{"L k a:x 2", []string{"k=a:x+A@2"}},
-			{"L k b:x 3", []string{"k=b:x+null@3"}},
-			{"L k none 5", []string{"k=none+null@5"}},
-			{"L k - 6", nil},
-			{"L - none 7", []string{"=none+null@7"}},
-		}, drops: map[string]int{"null value": 1}},
-	}
+		}},
+	})
 }
 
 func TestJoinGlobal(t *testing.T) {
@@ -63,33 +43,10 @@ func joinsAsOf() []vector {
 			streams.LeftJoinTable(s.texts("left"), r, leftPlus, append(opts, streams.Named(s.of("as-of")))...).To(s.of("out"))
 		}
 	}
-	return []vector{
-		{name: "as of: at once", build: build(), steps: []step{
-			{"R k a 10", nil},
-			{"R k b 20", nil},
-			{"L k A 15", []string{"k=A+a@15"}},
-			{"L k B 20", []string{"k=B+b@20"}},
-			{"R k - 17", nil},
-			{"restart", nil},
-			{"L k C 18", []string{"k=C+null@18"}},
-			{"L k D 5", []string{"k=D+null@5"}},
-			{"R k c 12", nil},
-			{"L k E 16", []string{"k=E+c@16"}},
-		}},
-		{name: "as of: with grace", build: build(streams.JoinGrace(10 * time.Millisecond)), steps: []step{
-			{"L k A 15", nil},
-			{"R k a 10", nil},
-			{"L k B 12", nil},
-			{"R k b 12", nil},
-			{"L k C 12", nil},
-			{"restart", nil},
-			{"L k D 22", []string{"k=B+b@12", "k=C+b@12"}},
-			{"L k E 11", []string{"k=E+a@11"}},
-			{"L - F 20", []string{"=F+null@20"}},
-			{"L k - 23", nil},
-			{"L z G 40", []string{"k=A+b@15", "k=D+b@22"}},
-		}, drops: map[string]int{"null value": 1}},
-	}
+	return tabled([]vector{
+		{name: "as of: at once", build: build()},
+		{name: "as of: with grace", build: build(streams.JoinGrace(10 * time.Millisecond))},
+	})
 }
 
 func TestJoinTableAsOf(t *testing.T) {
@@ -116,20 +73,16 @@ func TestJoinTableAsOf(t *testing.T) {
 // tablesOutOfOrder: what came late into a versioned table changes no join (KIP-914). In tables that are not versioned the last record of a
 // key counts, however old, as upstream.
 func tablesOutOfOrder() []vector {
-	return []vector{
+	return tabled([]vector{
 		{name: "versioned tables out of order", build: func(s scope) {
 			l, r := s.tables(streams.History(time.Hour))
 			streams.ToStream(streams.LeftJoinTables(l, r, leftPlus)).To(s.of("out"))
-		}, steps: []step{
-			{"L k A 10", []string{"k=A+null@10"}}, {"L k B 5", nil}, {"R k a 9", []string{"k=A+a@10"}}, {"R k b 8", nil}, {"R k c 11", []string{"k=A+c@11"}},
-		}, drops: map[string]int{"out of order": 2}},
+		}},
 		{name: "tables out of order", build: func(s scope) {
 			l, r := s.tables()
 			streams.ToStream(streams.JoinTables(l, r, plus)).To(s.of("out"))
-		}, steps: []step{
-			{"L k A 10", nil}, {"R k a 20", []string{"k=A+a@20"}}, {"L k B 5", []string{"k=B+a@20"}}, {"R k b 3", []string{"k=B+b@5"}},
 		}},
-	}
+	})
 }
 
 func TestTablesOutOfOrder(t *testing.T) {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/statemesh/statemesh/processor/internal/jointables"
 	"github.com/statemesh/statemesh/processor/streams"
 	"github.com/statemesh/statemesh/processor/streamstest"
 	"github.com/statemesh/statemesh/serde"
@@ -310,6 +311,25 @@ func driveAll(t *testing.T, vectors []vector) {
 			v.drive(t, streamstest.Config{})
 		})
 	}
+}
+
+// withStore ends the name of a vector that is another one whose result has a store.
+const withStore = ", with a store"
+
+// tabled gives vectors of joins the table of results of their name.
+func tabled(vectors []vector) []vector {
+	for i := range vectors {
+		v := &vectors[i]
+		table, err := jointables.Named(strings.TrimSuffix(v.name, withStore))
+		if err != nil {
+			panic(err)
+		}
+		v.drops = table.Drops
+		for _, s := range table.Steps {
+			v.steps = append(v.steps, step{s.In, s.Want})
+		}
+	}
+	return vectors
 }
 
 // withRestarts are vectors, and each of them with a restart after every step.
