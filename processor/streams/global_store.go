@@ -13,14 +13,15 @@ import (
 // A restore runs records through a new processor, as reading them does (upstream since KAFKA-7663; before, it copied their bytes). So what is put
 // must follow from the records of a partition in their order and from what they have put, and from nothing else: not from the clock, not from other
 // partitions, whose order is not known. The processor has no children, what it forwards goes nowhere, and it schedules nothing. An error
-// that the handlers pass over drops the record, others end the instance. Options: Timestamps.
+// that the handlers pass over drops the record, others end the instance. Options: Timestamps, TimeOf.
 func AddGlobalStore[K, V, L, W, H any](
 	b *Builder, st *Store[H], topic string, keys serde.Serde[K], values serde.Serde[V], newProcessor func() Processor[K, V, L, W], opts ...Option,
 ) {
-	o := b.read("AddGlobalStore", opts, "Timestamps")
+	o := b.read("AddGlobalStore", opts, "Timestamps", "TimeOf")
 	from, node := b.sourceNames(o)
 	b.needs(node, "keys", keys.Err())
 	b.needs(node, "values", values.Err())
+	timeOfBytes(b, node, values, &o)
 	b.supplies(node, suppliers.Reason(newProcessor))
 	switch {
 	case st.reason != "":

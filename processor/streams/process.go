@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/statemesh/statemesh/processor"
 	"github.com/statemesh/statemesh/processor/internal/suppliers"
 	"github.com/statemesh/statemesh/store"
@@ -197,5 +199,8 @@ func (c *processorContext) RequestCommit() { c.raw.RequestCommit() }
 
 // Drop counts the record in hand as dropped for reason, a short constant, and logs the first of a burst.
 func (c *processorContext) Drop(reason string) { c.raw.Drop(reason) }
+
+// Registerer takes metrics of a processor's own; see [processor.Context.Registerer].
+func (c *processorContext) Registerer() prometheus.Registerer { return c.raw.Registerer() }
 
 func (c *processorContext) base() *processorContext { return c }

@@ -29,7 +29,6 @@ func FromTopics[K, V any](b *Builder, topics []string, keys serde.Serde[K], valu
 	out := newOutlet[Record[K, V]]()
 	read := source(keys, values, out)
 	if timeOf != nil {
-		o.timestamp = decodedTime(values, timeOf)
 		read = timedSource(keys, values, timeOf, out)
 	}
 	n := b.put(&graphNode{name: name, add: func(t *processor.Topology, _ ...string) {
@@ -86,8 +85,8 @@ func sameSerde[T any](a, b serde.Serde[T]) bool {
 }
 
 // TimeOf takes the time of a record from its value, in place of Timestamps: a time before 1970, such as the zero time, drops the record,
-// which is counted. A record without a value keeps the time that it has in the topic. The value is decoded once, for this and for all
-// operators. V must be that of the stream.
+// which is counted. A record without a value keeps the time that it has in the topic. The value of a stream is decoded once, for this and for
+// all operators; that of a table once more for this. V must be that of the stream or table.
 func TimeOf[V any](f func(v V) time.Time) Option {
 	return Option{"TimeOf", func(o *options) { o.timeOf = f }}
 }
@@ -107,9 +106,13 @@ func typedTime[V any](b *Builder, name string, o *options) func(V) time.Time {
 	return f
 }
 
-// decodedTime is TimeOf for who has only bytes: a store that is made again from its topic.
-func decodedTime[V any](values serde.Serde[V], timeOf func(V) time.Time) processor.TimestampExtractor {
-	return func(r *processor.Record, _ processor.RecordMetadata, _ int64) (int64, error) {
+// timeOfBytes has TimeOf read what only bytes are known of when the time is asked: the records of a table, which a restore may read, too.
+func timeOfBytes[V any](b *Builder, name string, values serde.Serde[V], o *options) {
+	timeOf := typedTime[V](b, name, o)
+	if timeOf == nil {
+		return
+	}
+	o.timestamp = func(r *processor.Record, _ processor.RecordMetadata, _ int64) (int64, error) {
 		if r.Value == nil && !values.TakesNil() {
 			return r.Timestamp, nil
 		}

@@ -11,11 +11,11 @@ import (
 // the same, unless the store is versioned.
 //
 // The table has a store that can be asked if it has a name. Without one it has a store only when something behind it needs it: a join, or
-// an aggregation. Options: OffsetReset, Timestamps, History, and those of stores. See [Builder.ReuseSourceTopics].
+// an aggregation. Options: OffsetReset, Timestamps, TimeOf, History, and those of stores. See [Builder.ReuseSourceTopics].
 func TableFrom[K, V any](
 	b *Builder, topic string, keys serde.Serde[K], values serde.Serde[V], name store.Name, opts ...Option,
 ) *Table[K, V] {
-	o := b.read("TableFrom", opts, "OffsetReset", "Timestamps", "History", "CachingDisabled", "LoggingDisabled", "LoggingConfig", "InMemory")
+	o := b.read("TableFrom", opts, "OffsetReset", "Timestamps", "TimeOf", "History", "CachingDisabled", "LoggingDisabled", "LoggingConfig", "InMemory")
 	named := name != ""
 	if !named {
 		name = store.Name(b.name(topic + "-STATE-STORE-"))
@@ -23,6 +23,7 @@ func TableFrom[K, V any](
 	from, node := b.sourceNames(o)
 	b.needs(node, "keys", keys.Err())
 	b.needs(node, "values", values.Err())
+	timeOfBytes(b, node, values, &o)
 	src := b.put(&graphNode{name: from, add: func(t *processor.Topology, _ ...string) {
 		t.AddSource(from, processor.SourceOptions{OffsetReset: o.reset, Timestamp: o.timestamp}, topic)
 	}})
@@ -124,16 +125,17 @@ type GlobalTable[K, V any] struct {
 }
 
 // GlobalTableFrom reads a topic as a table that every instance holds whole (upstream's StreamsBuilder.globalTable). Its store can be
-// asked under its name; empty: by position. Options: Timestamps.
+// asked under its name; empty: by position. Options: Timestamps, TimeOf.
 func GlobalTableFrom[K, V any](
 	b *Builder, topic string, keys serde.Serde[K], values serde.Serde[V], name store.Name, opts ...Option,
 ) *GlobalTable[K, V] {
-	o := b.read("GlobalTableFrom", opts, "Timestamps")
+	o := b.read("GlobalTableFrom", opts, "Timestamps", "TimeOf")
 	if name == "" {
 		name = store.Name(b.name(topic + "-STATE-STORE-"))
 		b.warn(string(name), "the store of the global table is named by position; give it a name")
 	}
 	from, node := b.sourceNames(o)
+	timeOfBytes(b, node, values, &o)
 	o.noCaching = true
 	k := keep(b, node, name, keys, values, o)
 	b.put(&graphNode{name: node, add: func(t *processor.Topology, _ ...string) {
