@@ -14,7 +14,6 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
-	"github.com/statemesh/statemesh/processor/internal/topics"
 	"github.com/statemesh/statemesh/router"
 	"github.com/statemesh/statemesh/store"
 	"github.com/statemesh/statemesh/store/layered"
@@ -276,7 +275,6 @@ func TestSimRandomThreads(t *testing.T) {
 		defer readers()
 		changes := 0
 		for range 8 {
-			ff.passOverMissing()
 			ff.lookAfter()
 			if rng.IntN(2) == 0 {
 				ff.happen()
@@ -289,7 +287,6 @@ func TestSimRandomThreads(t *testing.T) {
 				time.Sleep(time.Duration(rng.IntN(2000)) * time.Millisecond)
 			}
 		}
-		ff.passOverMissing()
 		ff.lookAfter()
 		ff.calm(tasks)
 		for _, in := range ff.living() {
@@ -307,16 +304,6 @@ func TestSimRandomThreads(t *testing.T) {
 		f.check(tr, ff.living()...)
 		t.Logf("%d changes of threads", changes)
 	})
-}
-
-// passOverMissing leaves out processes that have ended at their start since the broker denied that their topics exist.
-func (ff *faultyFleet) passOverMissing() {
-	for _, s := range ff.slots {
-		if s.in != nil && s.in.ended() && is[*topics.MissingError](s.in.err) {
-			ff.trace.note("%s: was told that topics are missing", s.name)
-			ff.gone(s)
-		}
-	}
 }
 
 // changeThreads adds a thread to a living instance, or removes one, and does not wait for long. It says whether it could.

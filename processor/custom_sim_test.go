@@ -140,7 +140,6 @@ func TestSimCustomStore(t *testing.T) {
 		tr := truth{}
 		f.produce(tr, rng, 20, 40)
 		for range 6 {
-			ff.passOverMissing()
 			ff.lookAfter()
 			ff.happen()
 			for range rng.IntN(8) {
@@ -148,7 +147,6 @@ func TestSimCustomStore(t *testing.T) {
 				time.Sleep(time.Duration(rng.IntN(2000)) * time.Millisecond)
 			}
 		}
-		ff.passOverMissing()
 		ff.lookAfter()
 		ff.calm(tasks)
 		f.produce(tr, rng, 100, 40)

@@ -1,6 +1,7 @@
 package processor
 
 import (
+	"context"
 	"fmt"
 	"math/rand/v2"
 	"path/filepath"
@@ -169,12 +170,7 @@ func (f *fleet) reap(instances ...*instance) {
 		if alive[m.MemberID] {
 			continue
 		}
-		req := kmsg.NewPtrLeaveGroupRequest()
-		req.Group, req.MemberID = testApp, m.MemberID
-		rm := kmsg.NewLeaveGroupRequestMember()
-		rm.MemberID = m.MemberID
-		req.Members = append(req.Members, rm)
-		if _, err := req.RequestWith(f.t.Context(), f.client); err != nil {
+		if err := f.remove(f.t.Context(), m.MemberID); err != nil {
 			f.t.Fatal(err)
 		}
 	}
@@ -191,7 +187,55 @@ func (f *fleet) settled(instances ...*instance) {
 	if f.unsettled(instances) != nil {
 		f.reap(instances...)
 	}
-	f.eventually("the group at rest", 2*time.Minute, func() error { return f.unsettled(instances) })
+	f.eventually("the group at rest", 2*stuck, func() error { return f.unsettled(instances) })
+}
+
+// stuck is how long a rebalance lasts that kfake does not end: Kafka ends it with the rebalance timeout, 60s and less here.
+const stuck = 75 * time.Second
+
+// endStuck removes all members of a group that kfake has lost count of, until ctx ends; they join anew. kfake counts a member whose
+// session ends while its sync waits as one that waits in a join, waits then for more joins than there are members, and begins the
+// time of the rebalance anew with each join: members that repeat theirs keep it from ever ending.
+func (f *fleet) endStuck(ctx context.Context) {
+	look := time.NewTicker(5 * time.Second)
+	defer look.Stop()
+	generation, since := int32(-1), time.Now()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-look.C:
+		}
+		info := f.cluster.GroupInfo(testApp)
+		if info == nil || info.State != "PreparingRebalance" || info.Epoch != generation {
+			generation, since = -1, time.Now()
+			if info != nil && info.State == "PreparingRebalance" {
+				generation = info.Epoch
+			}
+			continue
+		}
+		if time.Since(since) < stuck {
+			continue
+		}
+		f.trace.note("broker: the rebalance of generation %d does not end, its members are removed", generation)
+		for _, m := range info.Members {
+			if err := f.remove(ctx, m.MemberID); err != nil {
+				f.trace.note("broker: %s is not removed: %v", m.MemberID, err)
+			}
+		}
+		since = time.Now()
+	}
+}
+
+// remove takes a member out of the group.
+func (f *fleet) remove(ctx context.Context, id string) error {
+	req := kmsg.NewPtrLeaveGroupRequest()
+	req.Group, req.MemberID = testApp, id
+	rm := kmsg.NewLeaveGroupRequestMember()
+	rm.MemberID = id
+	req.Members = append(req.Members, rm)
+	_, err := req.RequestWith(ctx, f.client)
+	return err
 }
 
 // unsettled says why the group is not at rest with these instances.

@@ -100,6 +100,12 @@ func newFleet(tb testing.TB, virtual bool, partitions int32, opts ...kfake.Opt) 
 		tb.Fatal(err)
 	}
 	tb.Cleanup(f.client.Close)
+	if virtual {
+		ctx, cancel := context.WithCancel(context.WithoutCancel(tb.Context()))
+		var watch sync.WaitGroup
+		watch.Go(func() { f.endStuck(ctx) })
+		tb.Cleanup(func() { cancel(); watch.Wait() })
+	}
 	return f
 }
 

@@ -18,18 +18,21 @@ import (
 )
 
 // prepare gets everything ready that the threads lean on: topics described, created or verified, the shape of the group,
-// and the parts that serve all threads. Brokers that are away are waited for, up to Config.TaskTimeout.
+// and the parts that serve all threads. Brokers that are away are waited for, up to Config.TaskTimeout. A topic that is missing is
+// asked for again for three seconds: a broker does not know at once of one that was just created.
 func (r *Runtime) prepare(ctx context.Context) error {
-	began := r.now()
+	began, missing := r.now(), 0
 	for wait := 200 * time.Millisecond; ; wait = min(2*wait, 5*time.Second) {
 		err := r.look(ctx)
 		if err == nil {
 			break
 		}
-		if _, answered := errors.AsType[*kerr.Error](err); answered || !waitsForBrokers(err) || r.now().Sub(began) > r.cfg.TaskTimeout {
+		if is[*topics.MissingError](err) && missing < 4 {
+			missing++
+		} else if _, answered := errors.AsType[*kerr.Error](err); answered || !waitsForBrokers(err) || r.now().Sub(began) > r.cfg.TaskTimeout {
 			return err
 		}
-		r.cfg.Logger.WarnContext(ctx, "brokers do not answer", "brokers", strings.Join(r.cfg.Kafka.Brokers, ","), "error", err)
+		r.cfg.Logger.WarnContext(ctx, "not ready to start, the brokers are asked again", "brokers", strings.Join(r.cfg.Kafka.Brokers, ","), "error", err)
 		if err := sleep(ctx, wait); err != nil {
 			return err
 		}

@@ -217,3 +217,30 @@ func (f *fleet) members() int {
 	}
 	return len(groups[testApp].Members)
 }
+
+// TestRealKafkaMembershipOutlivesBroker: the coordinator is away for longer than a session. Members stay who they are: those that gave
+// up would be waited for by every generation until their sessions have ended.
+func TestRealKafkaMembershipOutlivesBroker(t *testing.T) {
+	f, broker := newRealFleet(t, 3)
+	f.options = func(c *Config) {
+		c.SessionTimeout, c.HeartbeatInterval, c.TransactionTimeout = 3*time.Second, 500*time.Millisecond, 2*time.Second
+		c.RebalanceTimeout = 20 * time.Second
+	}
+	tr, rng := truth{}, rand.New(rand.NewPCG(11, 11))
+	a, b := f.start("a"), f.start("b")
+	a.waitRunning()
+	b.waitRunning()
+	f.eventually("all served", time.Minute, func() error { return allServe(3, a, b) })
+	were := slices.Concat(a.members(), b.members())
+	f.produce(tr, rng, 100, 50)
+	broker.Kill()
+	pause(6 * time.Second)
+	broker.MustRestart(t)
+	f.produce(tr, rng, 100, 50)
+	f.waitCaughtUp(2 * time.Minute)
+	f.eventually("all served", time.Minute, func() error { return allServe(3, a, b) })
+	f.check(tr, a, b)
+	if are := slices.Concat(a.members(), b.members()); !slices.Equal(are, were) {
+		t.Errorf("members %q were %q", are, were)
+	}
+}

@@ -117,8 +117,10 @@ func TestCF05OptionsReadBack(t *testing.T) {
 		t.Errorf("%d balancers, want the one given", len(have))
 	}
 	timeouts := cl.OptValue(kgo.RetryTimeoutFn).(func(int16) time.Duration)
-	if d := timeouts(int16(kmsg.JoinGroup)); d != 45*time.Second {
-		t.Errorf("joining is repeated for %s, want the session timeout", d)
+	for _, key := range []kmsg.Key{kmsg.JoinGroup, kmsg.SyncGroup, kmsg.Heartbeat} {
+		if d := timeouts(int16(key)); d != 0 {
+			t.Errorf("%s is repeated for %s, want without an end", key.Name(), d)
+		}
 	}
 	if d := timeouts(int16(kmsg.Produce)); d != 30*time.Second {
 		t.Errorf("requests are repeated for %s, want the retry timeout", d)

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
-	"github.com/twmb/franz-go/pkg/kmsg"
 	"github.com/twmb/franz-go/pkg/kversion"
 	"github.com/twmb/franz-go/pkg/sasl"
 )
@@ -217,10 +216,7 @@ func (c Config) Thread(t Thread) ([]kgo.Opt, error) {
 	if t.Isolation == ReadUncommitted {
 		isolation = kgo.ReadUncommitted()
 	}
-	opts := append(c.Opts(),
-		// Joining and heartbeats may be repeated as long as the membership can live, everything else for RetryTimeout.
-		kgo.RetryTimeoutFn(retryTimeouts(c.RetryTimeout, t.SessionTimeout)),
-
+	opts := append(append(c.Opts(), c.patience()...),
 		kgo.ConsumerGroup(t.Group),
 		kgo.Balancers(t.Balancer),
 		kgo.ConsumeTopics(t.Topics...),
@@ -283,17 +279,6 @@ func (p partitioner) ForTopic(topic string) kgo.TopicPartitioner {
 
 // stableVersions are made once: kversion puts them together from every release since 0.8 each time. Nobody may change them.
 var stableVersions = sync.OnceValue(kversion.Stable)
-
-func retryTimeouts(all, session time.Duration) func(key int16) time.Duration {
-	return func(key int16) time.Duration {
-		switch kmsg.Key(key) {
-		case kmsg.JoinGroup, kmsg.SyncGroup, kmsg.Heartbeat:
-			return session
-		default:
-			return all
-		}
-	}
-}
 
 // backoff doubles from 50ms to 2s, less up to a quarter, so that a fleet does not come back in step.
 func backoff(fails int) time.Duration {
