@@ -1,6 +1,7 @@
 package declared
 
 import (
+	"bytes"
 	"errors"
 	"strings"
 
@@ -203,40 +204,51 @@ func (w Window) grid() windows.Time {
 // writes the result has.
 type cell struct {
 	state *accumulate.State
-	err   error
+	// stored is what it was read from, until somebody asks for the state: many are only handed on. Only of groups that store what they answer with.
+	stored []byte
+	err    error
 }
 
 // states is how states are stored: as what they answer with, if that is enough.
 func (g *grouping) states() serde.Serde[*cell] {
-	encode := func(dst []byte, c *cell) ([]byte, error) {
+	if g.separate {
+		return serde.New("aggregate", func(dst []byte, c *cell) ([]byte, error) {
+			if c.err != nil {
+				return nil, c.err
+			}
+			return g.plan.AppendState(dst, c.state), nil
+		}, func(b []byte) (*cell, error) {
+			s, err := g.plan.DecodeState(b)
+			return &cell{state: s}, err
+		})
+	}
+	return serde.New("aggregate", func(dst []byte, c *cell) ([]byte, error) {
 		switch {
 		case c.err != nil:
 			return nil, c.err
-		case g.separate:
-			return g.plan.AppendState(dst, c.state), nil
+		case c.stored != nil:
+			return append(dst, c.stored...), nil
 		default:
 			return g.plan.AppendResult(dst, c.state)
 		}
+	}, func(b []byte) (*cell, error) { return &cell{stored: b}, nil }).As(serde.FormatJSON)
+}
+
+// open makes the state of what was read.
+func (g *grouping) open(c *cell) {
+	if c.stored != nil {
+		c.state, c.err = g.plan.DecodeResult(c.stored)
+		c.stored = nil
 	}
-	decode := func(b []byte) (*cell, error) {
-		read := g.plan.DecodeResult
-		if g.separate {
-			read = g.plan.DecodeState
-		}
-		s, err := read(b)
-		return &cell{state: s}, err
-	}
-	s := serde.New("aggregate", encode, decode)
-	if !g.separate {
-		s = s.As(serde.FormatJSON)
-	}
-	return s
 }
 
 // result is what a group answers with.
 func (g *grouping) result(c *cell) []byte {
-	if c == nil {
+	switch {
+	case c == nil:
 		return nil
+	case c.stored != nil:
+		return bytes.Clone(c.stored)
 	}
 	b, err := g.plan.AppendResult(nil, c.state)
 	if err != nil { // of another plan: there is none
@@ -247,10 +259,16 @@ func (g *grouping) result(c *cell) []byte {
 
 func (g *grouping) initial() *cell { return &cell{state: g.plan.New()} }
 
+// fewColumns is how many inputs need no memory of their own.
+const fewColumns = 8
+
 // add adds what a step has made of a record.
 func (g *grouping) add(_, v []byte, c *cell) *cell {
-	in := make([]accumulate.Input, len(g.inputs.columns))
-	at, err := g.inputs.decode(v, in)
+	if g.open(c); c.err != nil {
+		return c
+	}
+	var few [fewColumns]accumulate.Input
+	in, at, err := g.inputs.decode(v, few[:0])
 	if err == nil {
 		err = c.state.Add(at, in)
 	}
@@ -260,8 +278,11 @@ func (g *grouping) add(_, v []byte, c *cell) *cell {
 
 // subtract takes it out again; a group without rows is none.
 func (g *grouping) subtract(_, v []byte, c *cell) *cell {
-	in := make([]accumulate.Input, len(g.inputs.columns))
-	at, err := g.inputs.decode(v, in)
+	if g.open(c); c.err != nil {
+		return c
+	}
+	var few [fewColumns]accumulate.Input
+	in, at, err := g.inputs.decode(v, few[:0])
 	if err == nil {
 		err = c.state.Subtract(at, in)
 	}
@@ -272,6 +293,11 @@ func (g *grouping) subtract(_, v []byte, c *cell) *cell {
 }
 
 func (g *grouping) merge(_ []byte, a, b *cell) *cell {
+	g.open(a)
+	g.open(b)
+	if err := errors.Join(a.err, b.err); err != nil {
+		return &cell{err: err}
+	}
 	s, err := g.plan.Merge(a.state, b.state)
-	return &cell{state: s, err: errors.Join(a.err, b.err, err)}
+	return &cell{state: s, err: err}
 }

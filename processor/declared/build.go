@@ -377,8 +377,12 @@ func (b *builder) ofTable(r *relation, out *made) {
 	b.results(r, streams.AggregateTable(grouped, g.store(r), g.states(), g.initial, g.add, g.subtract, r.storing()...), out)
 }
 
-// results are what groups answer with, in a store of the relation's name.
+// results are what groups answer with, in a store of the relation's name: that of the states, if it can be. Then nothing is computed where
+// nobody hears of it.
 func (b *builder) results(r *relation, t *streams.Table[[]byte, *cell], out *made) {
+	if !r.groups.separate && !b.heard[r] {
+		return
+	}
 	opts := []streams.Option{streams.Named(r.Name + "-result"), streams.Values(values())}
 	if r.groups.separate {
 		opts = append(append(opts, streams.As(store.Name(r.Name))), r.storing()...)
@@ -404,6 +408,12 @@ func (b *builder) unwound(r *relation, user string) *streams.Stream[[]byte, []by
 // windowed is what groups and windows answer with.
 func (b *builder) windowed(r *relation, t *streams.Table[serde.Windowed[[]byte], *cell], out *made) {
 	g := r.groups
+	if g.separate {
+		b.keepResults(r, t)
+	}
+	if !b.heard[r] {
+		return
+	}
 	told := t
 	if s := r.Suppress; s != nil {
 		until := streams.UntilTimeLimit(s.Until, s.buffer())
@@ -415,9 +425,6 @@ func (b *builder) windowed(r *relation, t *streams.Table[serde.Windowed[[]byte],
 	result := func(c *cell) []byte { return g.result(c) }
 	out.windows = streams.MapValues(streams.ToStream(told, streams.Named(r.Name+"-changes")), result, streams.Named(r.Name+"-result")).
 		WithValues(values())
-	if g.separate {
-		b.keepResults(r, t)
-	}
 }
 
 // keepResults puts what windows answer with into a store of the relation's name.

@@ -140,7 +140,8 @@ func TestDescribeValues(t *testing.T) {
 	history := stream("history", "past")
 	history.Kind, history.Source.History = Table, time.Hour
 	contents, err := Describe(Topology{Relations: []Relation{
-		stream("flights", "in"), {Name: "late", Kind: Stream, From: "flights", Where: ref("coalesce(delay, 0) > 10")},
+		stream("flights", "in"),
+		{Name: "late", Kind: Stream, From: "flights", Where: ref("coalesce(delay, 0) > 10")},
 		{Name: "written", Kind: Stream, From: "late", Sink: sink("out")},
 		sized("tumbling", Window{Tumbling: time.Hour}), sized("hopping", Window{Hopping: time.Hour, Advance: time.Minute}),
 		sized("sliding", Window{Sliding: time.Second}), history,

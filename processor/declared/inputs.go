@@ -34,12 +34,17 @@ func (in *inputs) programs() (all []*expr.Program) {
 // append evaluates all inputs on a row and writes them behind the time of the record.
 func (in *inputs) append(dst []byte, at int64, row *expr.Row) ([]byte, error) {
 	dst = binary.AppendVarint(dst, at)
-	for _, p := range in.programs() {
-		v, err := p.Value(row)
-		if err != nil {
-			return nil, err
+	for _, c := range in.columns {
+		for _, p := range [...]*expr.Program{c.value, c.by} {
+			if p == nil {
+				continue
+			}
+			v, err := p.Value(row)
+			if err != nil {
+				return nil, err
+			}
+			dst = appendValue(dst, v)
 		}
-		dst = appendValue(dst, v)
 	}
 	return dst, nil
 }
@@ -89,30 +94,31 @@ func appendValue(dst []byte, v any) []byte {
 
 var errInputs = errors.New("declared: the inputs of an aggregate are not whole")
 
-// decode reads what append wrote. into has one entry per column.
-func (in *inputs) decode(b []byte, into []accumulate.Input) (at time.Time, err error) {
+// decode reads what append wrote: one input per column, behind into.
+func (in *inputs) decode(b []byte, into []accumulate.Input) (all []accumulate.Input, at time.Time, err error) {
 	ms, n := binary.Varint(b)
 	if n <= 0 {
-		return at, errInputs
+		return nil, at, errInputs
 	}
 	b = b[n:]
-	for i, c := range in.columns {
-		into[i] = accumulate.Input{}
+	for _, c := range in.columns {
+		var x accumulate.Input
 		if c.value != nil {
-			if into[i].Value, b, err = cutValue(b); err != nil {
-				return at, err
+			if x.Value, b, err = cutValue(b); err != nil {
+				return nil, at, err
 			}
 		}
 		if c.by != nil {
-			if into[i].By, b, err = cutValue(b); err != nil {
-				return at, err
+			if x.By, b, err = cutValue(b); err != nil {
+				return nil, at, err
 			}
 		}
+		into = append(into, x)
 	}
 	if len(b) > 0 {
-		return at, errInputs
+		return nil, at, errInputs
 	}
-	return time.UnixMilli(ms), nil
+	return into, time.UnixMilli(ms), nil
 }
 
 func cutValue(b []byte) (v any, rest []byte, err error) {

@@ -15,6 +15,7 @@ import (
 type carrier struct {
 	value, key []byte
 	rights     []right
+	first      [1]right // what rights begins in
 }
 
 // right is what was met; no value: nothing. Its key is known where nothing else tells it.
@@ -25,9 +26,8 @@ func (c *carrier) met(r right) *carrier {
 	if c == nil { // of an outer join
 		c = &carrier{}
 	}
-	out := &carrier{value: c.value, key: c.key, rights: make([]right, len(c.rights)+1)}
-	copy(out.rights, c.rights)
-	out.rights[len(c.rights)] = r
+	out := &carrier{value: c.value, key: c.key}
+	out.rights = append(append(out.first[:0], c.rights...), r)
 	return out
 }
 

@@ -47,11 +47,13 @@ type model struct {
 
 	byName map[string]*relation
 	order  []*relation
+	// heard are the relations whose changes something is done with: others are made of them, or they are written, or held back.
+	heard map[*relation]bool
 }
 
 // understand resolves names and compiles what is declared, each relation after those it is made of.
 func understand(t Topology) *model {
-	m := &model{byName: make(map[string]*relation)}
+	m := &model{byName: make(map[string]*relation), heard: make(map[*relation]bool)}
 	var all []*relation
 	for i := range t.Relations {
 		r := &relation{Relation: &t.Relations[i], path: "topology." + t.Relations[i].Name}
@@ -79,8 +81,10 @@ func understand(t Topology) *model {
 			return
 		}
 		visited[r] = 1
+		m.heard[r] = m.heard[r] || r.Sink != nil || r.Suppress != nil
 		for _, name := range r.sources() {
 			if of := m.byName[name]; of != nil {
+				m.heard[of] = true
 				visit(of)
 			}
 		}

@@ -66,8 +66,10 @@ func (s *side) open() (at *sideAt, err error) {
 
 // append appends the object of a joined value, beginning with its key. key is that of the record, carried the one that was made of it.
 func (s *sideAt) append(dst []byte, right right, r *processor.Record, carried []byte, m processor.RecordMetadata) (_ []byte, err error) {
-	key := r.Key
+	var key []byte
 	switch s.keyFrom {
+	case ofRecord:
+		key = r.Key
 	case ofCarrier:
 		key = carried
 	case ofRight:

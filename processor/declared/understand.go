@@ -78,8 +78,14 @@ func (m *model) onlyRead(r *relation) {
 		part, value string
 		given       bool
 	}{
-		{"joins", "[...]", len(r.Joins) > 0}, {"each", "{...}", r.Each != nil}, {"where", "...", r.Where != nil}, {"select", "{...}", len(r.Select) > 0},
-		{"key", "...", r.Key != nil}, {"aggregate", "{...}", r.Aggregate != nil}, {"suppress", "{...}", r.Suppress != nil}, {"to", to, r.Sink != nil},
+		{"joins", "[...]", len(r.Joins) > 0},
+		{"each", "{...}", r.Each != nil},
+		{"where", "...", r.Where != nil},
+		{"select", "{...}", len(r.Select) > 0},
+		{"key", "...", r.Key != nil},
+		{"aggregate", "{...}", r.Aggregate != nil},
+		{"suppress", "{...}", r.Suppress != nil},
+		{"to", to, r.Sink != nil},
 	} {
 		if !p.given {
 			continue
@@ -120,7 +126,7 @@ func (m *model) derived(r *relation) {
 	}
 	r.last = cur
 	m.finish(r, cur)
-	m.keys(r)
+	m.narrow(r)
 }
 
 // fits tells whether the kinds of a relation and of what it is made of go together.
@@ -281,22 +287,6 @@ func joinedLayout(l expr.Layout, j *join, name string) expr.Layout {
 	}
 	l.Columns = columns
 	return l
-}
-
-// keys makes columns of the keys of what is joined, where anybody can see them.
-func (m *model) keys(r *relation) {
-	visible := len(r.Select) == 0 && r.Aggregate == nil
-	for i, j := range r.joins {
-		used := slices.ContainsFunc(r.joins[i:], func(later *join) bool {
-			return slices.ContainsFunc(later.next.programs(), func(p *expr.Program) bool { return p.Uses(j.side.name + "." + keyColumn) })
-		})
-		if !j.hasKey() || !visible && !used {
-			continue
-		}
-		var err error
-		j.side.key, err = keyShape(j.with.layout.KeyFormat)
-		m.add(r, fmt.Sprintf("joins[%d]", i), err)
-	}
 }
 
 // joinable tells whether two relations can be joined so.

@@ -98,6 +98,7 @@ func (c *compiler) items(out *cel.Type) (typ Type, nullable bool) {
 			e.Hint = `write split(","), or regex.extractAll(..., "\\S+") for its words`
 		case types.MapKind:
 			e.Hint = "write map(k, k) for its keys"
+		default: // nothing makes a list of it
 		}
 		c.bad(c.startOffset(), e)
 	}

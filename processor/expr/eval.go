@@ -11,6 +11,8 @@ import (
 	"cel.dev/cel-go/common/types"
 	"cel.dev/cel-go/common/types/ref"
 	"cel.dev/cel-go/interpreter"
+
+	"github.com/statemesh/statemesh/processor/internal/decode"
 )
 
 // Bool decides about the record of a row. An error is an [*EvalError].
@@ -88,6 +90,9 @@ func (p *Program) AppendJSON(dst []byte, r *Row) ([]byte, error) {
 	if raw := p.rawJSON(r); raw != nil {
 		return append(dst, raw...), nil
 	}
+	if text, ok := p.text(r); ok {
+		return decode.AppendString(dst, text), nil
+	}
 	v, err := p.eval(r)
 	if err != nil {
 		return nil, err
@@ -105,6 +110,14 @@ func (p *Program) rawJSON(r *Row) []byte {
 		return nil
 	}
 	return r.raw[p.direct]
+}
+
+// text is a column of type string as the record has it, if nothing has asked for its value yet: then none is made of it.
+func (p *Program) text(r *Row) (text []byte, ok bool) {
+	if p.typ != String || p.direct < 0 || p.direct >= len(r.raw) || r.schema != p.schema || !r.used[p.direct] || p.direct == r.schema.item {
+		return nil, false
+	}
+	return r.raw[p.direct], r.values[p.direct] == nil
 }
 
 // eval evaluates the expression.

@@ -47,15 +47,18 @@ func (o *Output) Append(dst []byte, r *Row) ([]byte, error) {
 	if raw := o.rawJSON(r); raw != nil {
 		return append(dst, raw...), nil
 	}
+	if dst == nil {
+		dst = []byte{}
+	}
+	if text, ok := o.text(r); ok && o.format == serde.FormatString {
+		return append(dst, text...), nil
+	}
 	v, err := o.eval(r)
 	if err != nil {
 		return nil, err
 	}
 	if v == types.NullValue {
 		return nil, nil //nolint:nilnil // nil bytes are what null is
-	}
-	if dst == nil {
-		dst = []byte{}
 	}
 	out, reason, err := o.write(dst, v)
 	switch {

@@ -32,7 +32,7 @@ type Row struct {
 	known   []interner
 	// Of the record in hand, by slot. nil: not made yet.
 	values []ref.Val
-	raw    [][]byte // of JSON columns, as written
+	raw    [][]byte // of columns of JSON, as written, and of strings
 	record *processor.Record
 	meta   processor.RecordMetadata
 }
@@ -131,17 +131,19 @@ func (r *Row) setColumn(i int, f decode.Field) error {
 		}
 		return nil // others are made when somebody looks at them
 	}
-	v, err := r.scalar(i, c, f)
+	if c.Type == String && (f.Kind == decode.Plain || f.Kind == decode.Quoted) {
+		r.raw[i] = f.Data // many a text is only passed on
+		return nil
+	}
+	v, err := r.scalar(c, f)
 	r.values[i] = v
 	return err
 }
 
 // scalar reads a field as the type of its column.
-func (r *Row) scalar(i int, c *Column, f decode.Field) (ref.Val, error) {
+func (r *Row) scalar(c *Column, f decode.Field) (ref.Val, error) {
 	textual, numeric := f.Kind == decode.Plain || f.Kind == decode.Quoted, f.Kind == decode.Plain || f.Kind == decode.Number
 	switch {
-	case c.Type == String && textual:
-		return r.known[i].text(f.Data), nil
 	case c.Type == Int && numeric:
 		return parseInt(f.Data)
 	case c.Type == Double && numeric:
@@ -243,9 +245,12 @@ func (r *Row) value(slot int) ref.Val {
 	}
 	n := len(r.columns)
 	var v ref.Val
-	if slot < n {
+	switch {
+	case slot < n && r.schema.layout.Columns[slot].Type == String:
+		v = r.known[slot].text(r.raw[slot])
+	case slot < n:
 		v = parseJSON(r.raw[slot])
-	} else {
+	default:
 		switch slot - n {
 		case slotTimestamp:
 			v = types.Timestamp{Time: time.UnixMilli(r.record.Timestamp).UTC()}

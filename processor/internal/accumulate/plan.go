@@ -146,7 +146,18 @@ func (p *Plan) Reversible() bool { return p.reversible }
 func (p *Plan) ResultIsState() bool { return p.ownResult }
 
 // New returns the state of no records.
-func (p *Plan) New() *State { return &State{plan: p, cells: make([]cell, len(p.columns))} }
+func (p *Plan) New() *State {
+	if len(p.columns) > 1 {
+		return &State{plan: p, cells: make([]cell, len(p.columns))}
+	}
+	one := &struct {
+		State
+
+		cell [1]cell
+	}{}
+	one.State = State{plan: p, cells: one.cell[:]}
+	return &one.State
+}
 
 // add takes over a function that nothing is wrong with.
 func (p *Plan) add(f Function) {
