@@ -106,8 +106,11 @@ func TestSinksOfRelations(t *testing.T) {
 		size    time.Duration
 		columns string
 	}{
-		{"in", true, 0, "a b"}, {"out", false, 0, "a b"}, {"app-counts-changelog", false, 0, "s"},
-		{"app-hourly-changelog", false, time.Hour, "n s"}, {"app-latest-changelog", true, 0, "a b"},
+		{"in", true, 0, "a b"},
+		{"out", false, 0, "a b"},
+		{"app-counts-changelog", false, 0, "s"},
+		{"app-hourly-changelog", false, time.Hour, "n s"},
+		{"app-latest-changelog", true, 0, "a b"},
 	} {
 		conf, err := c.sinkConfig(c.Sinks[i], contents)
 		if err != nil {

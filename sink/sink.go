@@ -54,11 +54,14 @@ func New(cfg Config) (*Sink, error) {
 	return s, nil
 }
 
+// slack is what it takes to give a partition back, beyond the transaction in flight: a member that takes longer is none any more.
+const slack = 10 * time.Second
+
 // changes is how the topic is read.
 func (c Config) changes() changes.Config {
 	return changes.Config{
 		Kafka: c.Kafka, Group: c.ID(), Topic: c.Topic, BatchRecords: c.BatchRecords, BatchBytes: c.BatchBytes, Linger: c.Linger,
-		BufferBytes: c.BufferBytes, Idle: c.Idle, SessionTimeout: c.SessionTimeout, Logger: c.Logger,
+		BufferBytes: c.BufferBytes, Idle: c.Idle, SessionTimeout: c.SessionTimeout, RebalanceTimeout: c.StopTimeout + slack, Logger: c.Logger,
 	}
 }
 
@@ -97,16 +100,18 @@ func (s *Sink) Keep(ctx context.Context) {
 func (s *Sink) run(ctx context.Context) error {
 	s.begin()
 	err := s.read(ctx)
-	if ctx.Err() != nil {
-		s.end(nil)
-		s.log.InfoContext(ctx, "sink ended")
-		return nil
-	}
 	if cut, ok := errors.AsType[*changes.CutError](err); ok {
 		err = &TruncatedError{Sink: s.id, Topic: cut.Topic, Partition: cut.Partition, Next: cut.Read, End: cut.Valid, Err: err}
 	}
+	if ctx.Err() != nil {
+		err = nil // it was told to end
+	}
 	s.end(err)
-	s.log.ErrorContext(ctx, "sink failed", "error", err)
+	if err != nil {
+		s.log.ErrorContext(ctx, "sink failed", "error", err)
+	} else {
+		s.log.InfoContext(ctx, "sink ended")
+	}
 	return err
 }
 

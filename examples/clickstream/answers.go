@@ -20,6 +20,13 @@ type answers struct {
 	sessions map[windowed]session       // sessions
 	sections map[string]int64           // clicks_by_section
 	funnel   map[string]int64           // funnel
+	requests map[request]int64          // clicks, as they came
+}
+
+// request is what is compared of one.
+type request struct {
+	at               int64
+	user, page, kind string
 }
 
 // ranked is a page and how often it was asked for.
@@ -51,6 +58,7 @@ func compute() (*answers, error) {
 	a := &answers{
 		pages: make(map[string]int64), users: make(map[string]map[string]bool), hours: make(map[windowed]int64),
 		sessions: make(map[windowed]session), sections: make(map[string]int64), funnel: make(map[string]int64),
+		requests: make(map[request]int64),
 	}
 	html := make(map[string]int64)
 	visits := make(map[string]windowed) // the open session of each user
@@ -60,6 +68,7 @@ func compute() (*answers, error) {
 			return nil, err
 		}
 		a.hours[windowed{r.Type, r.EventTime / hour * hour}]++
+		a.requests[request{r.EventTime, r.User, r.Page, r.Type}]++
 		a.visit(visits, r)
 		step(steps, r)
 		if r.Page == "" {

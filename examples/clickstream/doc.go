@@ -4,4 +4,5 @@
 //
 //	go run ./examples/clickstream
 //	go run ./examples/clickstream -brokers localhost:9092 -keep
+//	go run ./examples/clickstream -postgres postgres://localhost/postgres
 package main

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	_ "embed"
 	"errors"
@@ -26,6 +27,7 @@ var mesh []byte
 // options of the command line.
 type options struct {
 	brokers   string
+	postgres  string
 	instances int
 	keep      bool
 }
@@ -35,6 +37,7 @@ func main() {
 	defer stop()
 	var o options
 	flag.StringVar(&o.brokers, "brokers", "", "Kafka to use, host:port,...; empty: a broker of its own")
+	flag.StringVar(&o.postgres, "postgres", "", "URL of a PostgreSQL to write the results to; its schema clickstream is made anew")
 	flag.IntVar(&o.instances, "instances", 2, "how many instances run")
 	flag.BoolVar(&o.keep, "keep", false, "go on serving until it is interrupted, for `statemesh get` and scan")
 	flag.Parse()
@@ -64,10 +67,16 @@ func run(ctx context.Context, o options, out io.Writer) (err error) {
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 
-	f := &fleet{}
+	db, err := openTables(ctx, o.postgres)
+	if err != nil {
+		return err
+	}
+	defer db.close()
+
+	f := &fleet{brokers: brokers, postgres: o.postgres}
 	defer func() { err = errors.Join(err, f.stop()) }()
 	for i := range o.instances {
-		if err := f.start(ctx, filepath.Join(dir, fmt.Sprint(i)), brokers); err != nil {
+		if err := f.start(ctx, filepath.Join(dir, fmt.Sprint(i))); err != nil {
 			return err
 		}
 	}
@@ -77,6 +86,9 @@ func run(ctx context.Context, o options, out io.Writer) (err error) {
 	}
 	defer func() { err = errors.Join(err, c.Close()) }()
 	if err := prove(ctx, c, f.endpoints, want, out); err != nil {
+		return err
+	}
+	if err := db.prove(ctx, want, out); err != nil {
 		return err
 	}
 	if err := dashboard(ctx, c, out); err != nil || !o.keep {
@@ -89,15 +101,14 @@ func run(ctx context.Context, o options, out io.Writer) (err error) {
 
 // fleet is the instances of this process; each would be a process of its own elsewhere.
 type fleet struct {
+	brokers   []string
+	postgres  string
 	endpoints []string
 	stops     []func() error
 }
 
-func (f *fleet) start(ctx context.Context, dir string, brokers []string) error {
-	loaded, err := configfile.Load(configfile.Source{Path: "mesh.yaml", Data: mesh, Set: []string{
-		"bootstrap.servers=" + strings.Join(brokers, ","), "state.dir=" + dir, "listen=127.0.0.1:0", "application.server=127.0.0.1:0",
-		"num.stream.threads=1",
-	}})
+func (f *fleet) start(ctx context.Context, dir string) error {
+	loaded, err := load(f.brokers, f.postgres, dir)
 	if err != nil {
 		return err
 	}
@@ -118,6 +129,19 @@ func (f *fleet) start(ctx context.Context, dir string, brokers []string) error {
 	}
 	f.endpoints = append(f.endpoints, inst.Endpoint())
 	return nil
+}
+
+// load reads mesh.yaml as an instance of this program needs it, with the lines about PostgreSQL if there is one.
+func load(brokers []string, postgres, dir string, more ...string) (*configfile.Loaded, error) {
+	data, set := mesh, append([]string{
+		"bootstrap.servers=" + strings.Join(brokers, ","), "state.dir=" + dir, "listen=127.0.0.1:0", "application.server=127.0.0.1:0",
+		"num.stream.threads=1",
+	}, more...)
+	if postgres != "" {
+		data = bytes.ReplaceAll(mesh, []byte("# postgres"), []byte("postgres"))
+		set = append(set, "postgres.url="+postgres)
+	}
+	return configfile.Load(configfile.Source{Path: "mesh.yaml", Data: data, Set: set})
 }
 
 // stop ends all instances and waits for them.

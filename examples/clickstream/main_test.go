@@ -2,21 +2,80 @@ package main
 
 import (
 	"context"
+	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/statemesh/statemesh/internal/fakekafka"
+	"github.com/statemesh/statemesh/internal/postgrestest"
 )
 
 // TestRun runs the case study with its own broker: it compares every table itself.
 func TestRun(t *testing.T) {
 	t.Parallel()
 	proveRun(t, options{instances: 2})
+}
+
+// TestRunWithPostgres compares what is written to a database as well.
+func TestRunWithPostgres(t *testing.T) {
+	t.Parallel()
+	s := postgrestest.Run(t)
+	out := proveRun(t, options{instances: 2, postgres: s.URL()})
+	if !strings.Contains(out, "rows right") {
+		t.Errorf("the database was not looked at:\n%s", out)
+	}
+	askAsDocumented(t, s.URL())
+}
+
+// askAsDocumented asks what README.md says: each question has an answer.
+func askAsDocumented(t *testing.T, url string) {
+	t.Helper()
+	readme, err := os.ReadFile("README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(readme), "```sql\n")
+	questions, _, ok := strings.Cut(rest, "```")
+	if !ok {
+		t.Fatal("README.md has no SQL")
+	}
+	db, err := pgxpool.New(t.Context(), url+"&search_path=clickstream")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	n := 0
+	for question := range strings.SplitSeq(questions, ";\n") {
+		if strings.TrimSpace(question) == "" {
+			continue
+		}
+		n++
+		rows, err := db.Query(t.Context(), question)
+		if err != nil {
+			t.Errorf("%s: %v", question, err)
+			continue
+		}
+		answers := 0
+		for rows.Next() {
+			if values, err := rows.Values(); err != nil || !slices.ContainsFunc(values, func(v any) bool { return v != nil }) {
+				t.Errorf("%s: %v, %v", question, values, err)
+			}
+			answers++
+		}
+		if err := rows.Err(); err != nil || answers == 0 {
+			t.Errorf("%s: %d rows, %v", question, answers, err)
+		}
+	}
+	if n < 8 {
+		t.Errorf("%d questions", n)
+	}
 }
 
 // TestRunWhileFenced takes the transactions of both instances away while they write: what was aborted is counted nowhere, and
@@ -45,7 +104,7 @@ func TestRunWhileFenced(t *testing.T) {
 	}
 }
 
-func proveRun(t *testing.T, o options) {
+func proveRun(t *testing.T, o options) string {
 	t.Helper()
 	var out strings.Builder
 	if err := run(t.Context(), o, &out); err != nil {
@@ -54,6 +113,7 @@ func proveRun(t *testing.T, o options) {
 	if n := strings.Count(out.String(), "answers right"); n != o.instances {
 		t.Errorf("%d instances have answered:\n%s", n, out.String())
 	}
+	return out.String()
 }
 
 // fence initialises the ids of open transactions anew, which aborts them and bars their producers, until it has done so most times

@@ -16,6 +16,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/statemesh/statemesh/internal/fakekafka"
 	"github.com/statemesh/statemesh/processor"
@@ -450,6 +451,30 @@ func TestTopicComesLater(t *testing.T) {
 	}
 	l.until(t, func() bool { return l.caught[0] && l.caught[1] })
 	r.stop(t)
+}
+
+// TestStopWhileJoining: a reader whose group waits for a member that is gone ends all the same.
+func TestStopWhileJoining(t *testing.T) {
+	b := newBroker(t, 1)
+	held, joining := make(chan struct{}), make(chan struct{}, 1)
+	b.cluster.ControlKey(int16(kmsg.JoinGroup), func(kmsg.Request) (kmsg.Response, error, bool) {
+		b.cluster.KeepControl()
+		select {
+		case joining <- struct{}{}:
+		default:
+		}
+		b.cluster.SleepControl(func() { <-held })
+		return nil, nil, false
+	})
+	defer close(held)
+	r := start(t, b.config(), newLedger())
+	<-joining
+	r.cancel()
+	select {
+	case <-r.done:
+	case <-time.After(30 * time.Second):
+		t.Fatal("it waits for the group")
+	}
 }
 
 func TestConfig(t *testing.T) {

@@ -24,6 +24,8 @@ type reader struct {
 	ended   context.Context //nolint:containedctx // a constant: a context that has ended
 	// made is closed when client and admin are there: the client joins the group before whoever makes it has it.
 	made chan struct{}
+	// hangUp ends the client's requests: one to join waits for the other members, whoever wants to stop.
+	hangUp context.CancelFunc
 	// fail ends Run with an error.
 	fail context.CancelCauseFunc
 	// room is signalled when the loop, which waits for it, may go on.
@@ -53,6 +55,9 @@ func Run(ctx context.Context, cfg Config, h Handler) error {
 		cfg: cfg.withDefaults(), handler: h, ended: ended, fail: fail, room: make(chan struct{}, 1),
 		made: make(chan struct{}), parts: make(map[int32]*partition),
 	}
+	var life context.Context
+	life, r.hangUp = context.WithCancel(context.WithoutCancel(ctx))
+	defer r.hangUp()
 	opts, err := r.cfg.Kafka.Member(kafka.Thread{
 		Group: r.cfg.Group, Balancer: kgo.CooperativeStickyBalancer(), Topics: []string{r.cfg.Topic},
 		SessionTimeout: r.cfg.SessionTimeout, RebalanceTimeout: r.cfg.RebalanceTimeout,
@@ -60,7 +65,7 @@ func Run(ctx context.Context, cfg Config, h Handler) error {
 	if err != nil {
 		return err
 	}
-	if r.client, err = kgo.NewClient(append(opts, r.callbacks(reading)...)...); err != nil {
+	if r.client, err = kgo.NewClient(append(append(opts, kgo.WithContext(life)), r.callbacks(reading)...)...); err != nil {
 		return fmt.Errorf("changes of %s: %w", r.cfg.Topic, err)
 	}
 	r.admin = kadm.NewClient(r.client)
@@ -329,6 +334,7 @@ func (r *reader) leave(ctx context.Context) {
 	r.client.AllowRebalance()
 	if err := r.client.LeaveGroupContext(ctx); err != nil && !errors.Is(err, kerr.UnknownMemberID) {
 		r.cfg.Logger.WarnContext(ctx, "group not left, the session times out", "group", r.cfg.Group, "error", err)
+		r.hangUp()
 	}
 	r.client.CloseAllowingRebalance()
 	r.client.AllowRebalance() // closing drains what is buffered, which counts as a poll
