@@ -2,6 +2,8 @@ package declared_test
 
 import (
 	"fmt"
+	"iter"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -61,6 +63,15 @@ var shapes = []struct {
 		"count by key", "  counts: {from: in, aggregate: {n: count}}\n",
 		func(b *streams.Builder) {
 			streams.Count(streams.GroupByKey(streams.From(b, "in", serde.String(), serde.Bytes())), "counts")
+		},
+	},
+	{
+		"flat map and count", "  counts: {from: in, each: {place: '[origin, dest]'}, group_by: place, aggregate: {n: count}}\n",
+		func(b *streams.Builder) {
+			places := streams.FlatMapValues(streams.From(b, "in", serde.String(), serde.JSON[flight]()), func(f flight) iter.Seq[string] {
+				return slices.Values([]string{f.Origin, f.Dest})
+			})
+			streams.Count(streams.GroupBy(places, func(_, place string) string { return place }), "counts")
 		},
 	},
 	{
