@@ -28,6 +28,9 @@ const (
 	AtLeastOnce Guarantee = "at_least_once"
 )
 
+// NeverIdle is the MaxTaskIdle of tasks that wait for no input (upstream's -1).
+const NeverIdle = -time.Millisecond
+
 // Config of a [Runtime]. The zero value of a field means its default.
 type Config struct {
 	// ApplicationID is the consumer group and the prefix of every internal topic. Required.
@@ -142,8 +145,9 @@ type Config struct {
 	// every change is flushed at once.
 	CacheMaxBytes int64
 	// MaxTaskIdle is how long a task that has records of one input waits for the others to have some too, so that
-	// records of all inputs are processed in the order of their timestamps (upstream's max.task.idle.ms). Default 0:
-	// the smallest timestamp among what is buffered goes first, and nothing waits.
+	// records of all inputs are processed in the order of their timestamps (upstream's max.task.idle.ms). Default 0, as upstream:
+	// it waits for records that the brokers are known to have, so that a backlog is processed in order, and for no others
+	// (KIP-695). NeverIdle: the smallest timestamp among what was fetched goes first, and nothing waits.
 	MaxTaskIdle time.Duration
 
 	// DeserializationHandler decides about records that cannot be decoded: Fail (default, as upstream), Continue or
@@ -230,8 +234,8 @@ func (c Config) Validate() error {
 			bad(f.name, "%s: want 1ms to %s, the most that Kafka's protocol can say", f.value, kafka.MaxTimeout)
 		}
 	}
-	if c.MaxTaskIdle < 0 {
-		bad("MaxTaskIdle", "%s: at least 0", c.MaxTaskIdle)
+	if c.MaxTaskIdle < 0 && c.MaxTaskIdle != NeverIdle {
+		bad("MaxTaskIdle", "%s: at least 0, or %s for never", c.MaxTaskIdle, NeverIdle)
 	}
 	if c.HeartbeatInterval > c.SessionTimeout/3 {
 		bad("HeartbeatInterval", "%s: at most a third of SessionTimeout (%s)", c.HeartbeatInterval, c.SessionTimeout)

@@ -34,7 +34,7 @@ func TestConfigReportsEverything(t *testing.T) {
 		"UncommittedMaxBytes":         func(c *Config) { c.UncommittedMaxBytes = -2 },
 		"InputBufferMaxBytes":         func(c *Config) { c.InputBufferMaxBytes = -1 },
 		"RestoreMaxBytes":             func(c *Config) { c.RestoreMaxBytes = 1 << 20 },
-		"MaxTaskIdle":                 func(c *Config) { c.MaxTaskIdle = -1 },
+		"MaxTaskIdle":                 func(c *Config) { c.MaxTaskIdle = -time.Second },
 		"OffsetReset":                 func(c *Config) { c.OffsetReset = 17 },
 		"DeadLetterTopic":             func(c *Config) { c.DeserializationHandler = DeadLetter },
 		"ReplicationFactor":           func(c *Config) { c.ReplicationFactor = -2 },

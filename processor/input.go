@@ -27,6 +27,9 @@ type input struct {
 	// partitionTime is the greatest time extracted from the partition, -1 before the first; committedTime is what it was
 	// at the last commit.
 	partitionTime, committedTime int64
+	// end is how far the log is known to reach, by its last stable offset; -1 when nobody knows. missed is an end that was waited for in
+	// vain: the last offsets of a compacted log may hold no record any more.
+	end, missed store.Offset
 	// paused says that fetching is off because the queue is full.
 	paused bool
 	// bytes is what the records that wait cost.
@@ -34,10 +37,16 @@ type input struct {
 }
 
 func newInput(tp store.TopicPartition) *input {
-	return &input{tp: tp, next: -1, committed: -1, leaderEpoch: -1, partitionTime: -1, committedTime: -1}
+	return &input{tp: tp, next: -1, committed: -1, leaderEpoch: -1, partitionTime: -1, committedTime: -1, end: -1, missed: -1}
 }
 
 func (in *input) waiting() int { return len(in.queue) - in.head }
+
+// reaches notes how far the log reaches.
+func (in *input) reaches(end store.Offset) { in.end = max(in.end, end) }
+
+// behind reports whether nothing waits although the broker is known to have more.
+func (in *input) behind() bool { return in.waiting() == 0 && in.end > in.next && in.end != in.missed }
 
 // push appends fetched records. Those below next were processed already: a fetch that was on its way when the position
 // was set.

@@ -379,6 +379,9 @@ func (t *thread) takeRestored(ctx context.Context) error {
 		if err := o.task.begin(r.state, r.result, r.start); err != nil {
 			return err
 		}
+		for _, in := range o.task.inputs {
+			in.reaches(r.ends[in.tp])
+		}
 		begun = append(begun, o)
 		t.serve(o) // before the others begin: who asks waits for this one alone
 		t.log.InfoContext(ctx, "task running", "task", id, "sequence", o.task.sequence)

@@ -22,7 +22,8 @@ type restored struct {
 	owner  *ownedTask
 	state  *layered.Task
 	result restore.Result
-	start  map[store.TopicPartition]store.Offset
+	// start is where each input goes on, and ends how far its log reached then.
+	start, ends map[store.TopicPartition]store.Offset
 	// began is before the brokers were asked: all that had been committed by then is in the state.
 	began time.Time
 	err   error
@@ -92,7 +93,7 @@ func (r *Runtime) restore(ctx context.Context, o *ownedTask, thread int, a *age)
 			},
 		})
 		if out.err == nil {
-			out.start, out.err = r.startOffsets(ctx, id, o.plan.Inputs, out.result.Inputs)
+			out.start, out.ends, out.err = r.startOffsets(ctx, id, o.plan.Inputs, out.result.Inputs)
 		}
 		if out.err == nil || ctx.Err() != nil || !r.mayRetry(out.err) || r.now().Sub(began) > r.cfg.TaskTimeout {
 			break
@@ -204,31 +205,29 @@ func (r *Runtime) passOver(t *task, err error) error {
 }
 
 // startOffsets says where each input goes on: at its committed offset; where there is none, or where the log no longer
-// has it, by the reset policy of its source (CR-14).
+// has it, by the reset policy of its source (CR-14). ends are the last stable offsets.
 func (r *Runtime) startOffsets(ctx context.Context, id store.TaskID, inputs []store.TopicPartition,
 	committed map[store.TopicPartition]restore.Committed,
-) (map[store.TopicPartition]store.Offset, error) {
+) (start, ends map[store.TopicPartition]store.Offset, err error) {
 	first, err := r.listOffsets(ctx, inputs, listEarliest)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	last, err := r.listOffsets(ctx, inputs, listLatest)
+	ends, err = r.listOffsets(ctx, inputs, listLatest)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	start := make(map[store.TopicPartition]store.Offset, len(inputs))
+	start = make(map[store.TopicPartition]store.Offset, len(inputs))
 	for _, tp := range inputs {
 		at := store.Offset(-1)
 		if c := committed[tp]; c.Exists {
 			at = c.Next
 		}
-		next, err := r.resumeAt(ctx, id, tp, at, first[tp], last[tp])
-		if err != nil {
-			return nil, err
+		if start[tp], err = r.resumeAt(ctx, id, tp, at, first[tp], ends[tp]); err != nil {
+			return nil, nil, err
 		}
-		start[tp] = next
 	}
-	return start, nil
+	return start, ends, nil
 }
 
 // resumeAt decides where to go on with an input that was committed at offset at (-1: never), when the log has the

@@ -280,18 +280,53 @@ func (t *task) choose() (*input, error) {
 			best = in
 		}
 	}
-	if best == nil || !empty || t.env.maxIdle <= 0 {
+	if best == nil || !empty {
 		t.idleSince = time.Time{}
 		return best, nil
+	}
+	if t.idles() {
+		return nil, nil
+	}
+	return best, nil
+}
+
+// idles reports whether the task waits for inputs that are empty.
+func (t *task) idles() bool {
+	limit := t.idleLimit()
+	if limit == 0 {
+		t.idleSince = time.Time{}
+		return false
 	}
 	now := t.env.now()
 	if t.idleSince.IsZero() {
 		t.idleSince = now
 	}
-	if now.Sub(t.idleSince) < t.env.maxIdle {
-		return nil, nil
+	if now.Sub(t.idleSince) < limit {
+		return true
 	}
-	return best, nil
+	for _, in := range t.inputs {
+		if in.behind() {
+			in.missed = in.end
+		}
+	}
+	return false
+}
+
+// fetchPatience is how long a task waits for records that a broker is known to have. They come with one of the next fetches; if they do not,
+// there are none, or their broker is away, and the others should not wait for it longer.
+const fetchPatience = 5 * time.Second
+
+// idleLimit is how long the task waits for inputs that are empty: for what the brokers are known to have at least, as upstream (KIP-695).
+func (t *task) idleLimit() time.Duration {
+	if t.env.maxIdle < 0 {
+		return 0
+	}
+	for _, in := range t.inputs {
+		if in.behind() {
+			return max(fetchPatience, t.env.maxIdle)
+		}
+	}
+	return t.env.maxIdle
 }
 
 // prepare makes sure that the head of an input is a record with a time; it takes off what is none.

@@ -178,6 +178,49 @@ func TestTaskWaitsForIdleInput(t *testing.T) {
 	b.want("y-0@5", "x-0@10")
 }
 
+// TestTaskWaitsForKnownRecords: without max.task.idle.ms a task waits for what a broker is known to have (KIP-695), and for nothing else: not for
+// what may come, and not for ever where the log has offsets without records at its end.
+func TestTaskWaitsForKnownRecords(t *testing.T) {
+	t.Parallel()
+	b := newTaskBench(t, nil, nil, "x", "y")
+	y := b.task.inputs[1]
+	y.reaches(2)
+	b.push(0, "0@10", "1@20")
+	b.process()
+	b.want()
+	b.push(1, "0@5", "1@15")
+	b.process()
+	b.want("y-0@5", "x-0@10", "y-1@15", "x-1@20")
+	b.push(0, "2@30")
+	b.process()
+	b.want("y-0@5", "x-0@10", "y-1@15", "x-1@20", "x-2@30")
+	y.reaches(4)
+	b.push(0, "3@40", "4@50")
+	b.process()
+	b.now = b.now.Add(fetchPatience - 1)
+	b.process()
+	b.want("y-0@5", "x-0@10", "y-1@15", "x-1@20", "x-2@30")
+	b.now = b.now.Add(1)
+	b.process()
+	b.want("y-0@5", "x-0@10", "y-1@15", "x-1@20", "x-2@30", "x-3@40", "x-4@50")
+	y.reaches(5)
+	b.push(0, "5@60")
+	b.process()
+	if len(b.seen) != 7 {
+		t.Fatalf("processed %v: y has something new", b.seen)
+	}
+}
+
+// TestTaskNeverIdles: the smallest timestamp among what there is goes first, whatever the brokers have.
+func TestTaskNeverIdles(t *testing.T) {
+	t.Parallel()
+	b := newTaskBench(t, nil, func(e *taskEnv) { e.maxIdle = NeverIdle }, "x", "y")
+	b.task.inputs[1].reaches(1)
+	b.push(0, "0@10")
+	b.process()
+	b.want("x-0@10")
+}
+
 // TestTaskCommitsNextUnprocessed: PL-05, PL-06. Gaps that never held a record and control records at the end count as
 // done; what waits does not.
 func TestTaskCommitsNextUnprocessed(t *testing.T) {

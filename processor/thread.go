@@ -211,7 +211,7 @@ func (t *thread) patience() time.Duration {
 			wait = min(wait, time.UnixMilli(next).Sub(now))
 		}
 		if !tk.idleSince.IsZero() {
-			wait = min(wait, tk.idleSince.Add(t.env.maxIdle).Sub(now))
+			wait = min(wait, tk.idleSince.Add(tk.idleLimit()).Sub(now))
 		}
 	}
 	return max(wait, 0)
@@ -325,7 +325,11 @@ func (t *thread) fetch(fetches kgo.Fetches) {
 				if p.Err != nil {
 					t.fetchErrs = append(t.fetchErrs, fetchErr{topic.Topic, p.Partition, p.Err})
 				}
-				if oi == nil || !oi.ready || len(p.Records) == 0 {
+				if oi == nil || !oi.ready {
+					continue
+				}
+				oi.in.reaches(store.Offset(p.LastStableOffset))
+				if len(p.Records) == 0 {
 					continue
 				}
 				before := oi.in.bytes

@@ -170,7 +170,8 @@ func processing() Section {
 		offAtZero(size("statestore.cache.max.bytes", "(by memory.limit, at most 10MiB)", func(d *draft) *int64 { return &d.cfg.Processor.CacheMaxBytes },
 			"Record cache of the stores that have one: changes go downstream when it is flushed")),
 		duration("max.task.idle.ms", "0s", func(d *draft) *time.Duration { return &d.cfg.Processor.MaxTaskIdle },
-			"How long a task waits for records of its other inputs, so that all are processed in the order of their timestamps."),
+			"How long a task waits for records of its other inputs, so that all are processed in the order of their timestamps. 0: for those that "+
+				"brokers are known to have; -1: not at all."),
 		duration("task.timeout.ms", "5m0s", func(d *draft) *time.Duration { return &d.cfg.Processor.TaskTimeout },
 			"How long a task may fail for a reason that a retry may cure before the instance gives up."),
 		choice("deserialization.exception.handler", string(handlerFail), func(d *draft) *handler { return &d.deserialization },
