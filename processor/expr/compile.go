@@ -20,6 +20,7 @@ type Program struct {
 	source Source
 	typ    Type
 	prog   cel.Program // nil when the expression is a variable
+	shared bool        // its steps count with those for the other items of a list
 	direct int         // slot of that variable, else -1
 	slots  []int       // that it looks at
 	// classes and at say of each node why and where evaluation ends there.
@@ -85,7 +86,7 @@ func compile(src Source, s *Schema, result func(c *compiler, out *cel.Type) Type
 }
 
 // plan makes the program. An expression without loops needs no meter: each of its nodes is evaluated once at most, and each call
-// is bounded by itself.
+// is bounded by itself. What is evaluated for each item of a list is in a loop.
 func (p *Program) plan(checked *cel.Ast, shape *shape) error {
 	overrides, err := guarded(p.schema.env)
 	if err != nil {
@@ -97,7 +98,8 @@ func (p *Program) plan(checked *cel.Ast, shape *shape) error {
 		cel.OptimizeRegex(expressions()...),
 		cel.EvalOptions(cel.OptOptimize),
 	}
-	if shape.loops {
+	p.shared = p.schema.item >= 0
+	if shape.loops || p.shared {
 		options = append(options, cel.CostLimit(MaxCost), cel.CostTrackerOptions(cost.OverloadTracker(overloads.ExtFormatString, formatCost)))
 	}
 	if p.prog, err = p.schema.env.Program(checked, options...); err != nil {

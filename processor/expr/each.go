@@ -10,8 +10,13 @@ import (
 	"cel.dev/cel-go/common/types/traits"
 )
 
-// MaxItems of a list that [Each.Do] goes through.
-const MaxItems = 100_000
+// Limits of [Each.Do].
+const (
+	// MaxItems of a list.
+	MaxItems = 100_000
+	// MaxEachCost is the number of steps that all expressions may take for one record together, over all items.
+	MaxEachCost = 10 * MaxCost
+)
 
 // Each is an expression that returns a list, and a column that is one item of it after the other. It never changes and is safe for concurrent
 // use; rows are not.
@@ -49,7 +54,7 @@ func (e *Each) Schema() *Schema { return e.schema }
 func (e *Each) Item() Column { return e.item }
 
 // Do calls do for each item of the list, with the item in the row. null has none. An error is that of do, or an [*EvalError]: of what is no
-// list, or longer than [MaxItems].
+// list, or longer than [MaxItems]. Programs of [Each.Schema] end with one, too, when there were more than [MaxEachCost] steps.
 func (e *Each) Do(r *Row, do func() error) error {
 	v, err := e.eval(r)
 	if err != nil || v == types.NullValue {

@@ -94,6 +94,25 @@ func TestEachIsBounded(t *testing.T) {
 	}
 }
 
+// TestEachSharesItsSteps: what is little for one item is not for all.
+func TestEachSharesItsSteps(t *testing.T) {
+	t.Parallel()
+	record := func(items int) string {
+		return `{"line":"` + strings.Repeat("a", 10_000) + `","n":1,"doc":[1` + strings.Repeat(",1", items-1) + "]}"
+	}
+	const text = "line.contains('bbbbbbbbbbbbbbbbbbbb')" // some thousand steps
+	if have, _, err := itemsOf(t, "doc", text, record(1000)); len(have) != 1000 || err != nil {
+		t.Errorf("%d items, %v", len(have), err)
+	}
+	have, _, err := itemsOf(t, "doc", text, record(50_000))
+	if len(have) < 1000 || reasonOf(err) != ReasonCost {
+		t.Errorf("%d items, %v, want %s", len(have), err, ReasonCost)
+	}
+	if have, _, err := itemsOf(t, "doc", "x", record(50_000)); len(have) != 50_000 || err != nil {
+		t.Errorf("of what is only passed on: %d items, %v", len(have), err)
+	}
+}
+
 func TestEachRefuses(t *testing.T) {
 	t.Parallel()
 	s := mustSchema(t, listed)

@@ -133,9 +133,17 @@ func (p *Program) eval(r *Row) (ref.Val, error) {
 	if p.direct >= 0 {
 		return r.value(p.direct), nil
 	}
-	v, _, err := p.prog.Eval((*activation)(r))
+	v, details, err := p.prog.Eval((*activation)(r))
 	if err != nil {
 		return nil, p.failed(r, err)
+	}
+	if p.shared {
+		if cost := details.ActualCost(); cost != nil {
+			r.spent += *cost
+		}
+		if r.spent > MaxEachCost {
+			return nil, p.evalError(ReasonCost)
+		}
 	}
 	if !p.typ.holds(v) { // JSON behind a function that the checker takes at its word, such as orValue(0) of a double
 		return nil, p.evalError(ReasonType)

@@ -35,6 +35,7 @@ type Row struct {
 	raw    [][]byte // of columns of JSON, as written, and of strings
 	record *processor.Record
 	meta   processor.RecordMetadata
+	spent  uint64 // steps, by programs that share them
 }
 
 var _ cel.Activation = (*activation)(nil)
@@ -84,7 +85,7 @@ func (s *Schema) NewRow(programs ...*Program) (*Row, error) {
 // read is a *processor.DeserializationError; nothing can be evaluated on it. A value that is nil has no columns: all are null, which those
 // that are not optional must not be.
 func (r *Row) Set(rec *processor.Record, m processor.RecordMetadata) error {
-	r.record, r.meta = rec, m
+	r.record, r.meta, r.spent = rec, m, 0
 	clear(r.values)
 	if rec.Value == nil {
 		clear(r.fields)
