@@ -31,6 +31,8 @@ const (
 // NeverIdle is the MaxTaskIdle of tasks that wait for no input (upstream's -1).
 const NeverIdle = -time.Millisecond
 
+func badIdle(d time.Duration) bool { return d < 0 && d != NeverIdle }
+
 // Config of a [Runtime]. The zero value of a field means its default.
 type Config struct {
 	// ApplicationID is the consumer group and the prefix of every internal topic. Required.
@@ -234,7 +236,7 @@ func (c Config) Validate() error {
 			bad(f.name, "%s: want 1ms to %s, the most that Kafka's protocol can say", f.value, kafka.MaxTimeout)
 		}
 	}
-	if c.MaxTaskIdle < 0 && c.MaxTaskIdle != NeverIdle {
+	if badIdle(c.MaxTaskIdle) {
 		bad("MaxTaskIdle", "%s: at least 0, or %s for never", c.MaxTaskIdle, NeverIdle)
 	}
 	if c.HeartbeatInterval > c.SessionTimeout/3 {

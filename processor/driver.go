@@ -64,7 +64,7 @@ func (c DriverConfig) validate() error {
 	if c.CommitInterval < 0 {
 		bad("CommitInterval", "%s is negative", c.CommitInterval)
 	}
-	if c.MaxTaskIdle < 0 {
+	if badIdle(c.MaxTaskIdle) {
 		bad("MaxTaskIdle", "%s is negative", c.MaxTaskIdle)
 	}
 	Config{

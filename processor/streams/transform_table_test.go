@@ -65,7 +65,9 @@ func TestTransformTableValues(t *testing.T) {
 	d.Restart()
 	pipe(in, "k=c@5", "k=none@6", "other=d@7")
 	want(t, "out", out(), "k=a/1@1", "k=b/2@2", "k=null@3", "k=c/4@5", "k=null@6", "other=d/1@7")
-	d.Close()
+	if err := d.Close(); err != nil {
+		t.Fatal(err)
+	}
 	if closed != 2 {
 		t.Errorf("closed %d of 2", closed)
 	}

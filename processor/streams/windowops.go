@@ -36,57 +36,70 @@ func gridAggregation[K, V, A any](k *keptWindows[K, A], open openWindows[K, A], 
 		if err != nil {
 			return nil, err
 		}
-		var c Change[serde.Windowed[K], A]
 		several := k.kind.grid != nil && k.kind.grid.Advance < k.kind.grid.Size
-		into := func(r *Record[K, V], kb []byte, start, end int64) error {
-			old, row, err := k.find(w.rows, kb, start, end)
-			if err != nil {
-				return err
-			}
-			ok := row.Data != nil
-			next, keep := f.add(old, ok, r)
-			c = Change[serde.Windowed[K], A]{
-				Key: serde.Windowed[K]{Key: r.Key, Start: start, End: end}, New: next, NoNew: !keep, Old: old, NoOld: !ok,
-				Timestamp: r.Timestamp, Headers: r.Headers,
-			}
-			if ok {
-				c.Timestamp = max(row.Timestamp, r.Timestamp)
-			}
-			if several {
-				return w.change(kb, &c, row)
-			}
-			return w.put(kb, &c)
-		}
-		return func(r *Record[K, V]) error {
-			kb, err := admitted(sc.Context, r, &w.keys)
-			if kb == nil || err != nil {
-				return err
-			}
-			now, err := w.begin(r.Timestamp, r.Headers)
-			if err != nil {
-				return err
-			}
-			var t tally
-			for start := range k.kind.starts(r.Timestamp) {
-				end := k.kind.end(start)
-				if k.kind.closes(end) <= now {
-					t.closed++
-					continue
-				}
-				t.kept++
-				if err = into(r, kb, start, end); err != nil {
-					break
-				}
-			}
-			if several {
-				err = w.settle(kb, err)
-			}
-			if err == nil {
-				t.report(sc.Context)
-			}
-			return err
-		}, nil
+		return (&gridTask[K, V, A]{w: w, add: f.add, several: several}).take, nil
 	}
+}
+
+// gridTask aggregates in one task.
+type gridTask[K, V, A any] struct {
+	w   *windowKeeper[K, A]
+	add func(a A, ok bool, r *Record[K, V]) (A, bool)
+	// several: a record may be in more than one window.
+	several bool
+	out     Change[serde.Windowed[K], A]
+}
+
+func (g *gridTask[K, V, A]) take(r *Record[K, V]) error {
+	ctx, kind := g.w.sc.Context, &g.w.kept.kind
+	kb, err := admitted(ctx, r, &g.w.keys)
+	if kb == nil || err != nil {
+		return err
+	}
+	now, err := g.w.begin(r.Timestamp, r.Headers)
+	if err != nil {
+		return err
+	}
+	var t tally
+	for start := range kind.starts(r.Timestamp) {
+		end := kind.end(start)
+		if kind.closes(end) <= now {
+			t.closed++
+			continue
+		}
+		t.kept++
+		if err = g.into(r, kb, start, end); err != nil {
+			break
+		}
+	}
+	if g.several {
+		err = g.w.settle(kb, err)
+	}
+	if err == nil {
+		t.report(ctx)
+	}
+	return err
+}
+
+// into adds a record to one of its windows.
+func (g *gridTask[K, V, A]) into(r *Record[K, V], kb []byte, start, end int64) error {
+	old, row, err := g.w.kept.find(g.w.rows, kb, start, end)
+	if err != nil {
+		return err
+	}
+	ok := row.Data != nil
+	next, keep := g.add(old, ok, r)
+	g.out = Change[serde.Windowed[K], A]{
+		Key: serde.Windowed[K]{Key: r.Key, Start: start, End: end}, New: next, NoNew: !keep, Old: old, NoOld: !ok,
+		Timestamp: r.Timestamp, Headers: r.Headers,
+	}
+	if ok {
+		g.out.Timestamp = max(row.Timestamp, r.Timestamp)
+	}
+	if g.several {
+		return g.w.change(kb, &g.out, row)
+	}
+	return g.w.put(kb, &g.out)
 }
 
 // first and last windows that a record of time t is in, by their start.
