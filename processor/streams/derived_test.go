@@ -100,6 +100,50 @@ func TestEmptyKeys(t *testing.T) {
 	}
 }
 
+// TestJoinsWithoutKeys: a record without a key meets no row: it is dropped and counted, unless the join has results for records that meet none.
+func TestJoinsWithoutKeys(t *testing.T) {
+	t.Parallel()
+	b := newJoinBench(t, streamstest.Config{}, func(b *streams.Builder) {
+		l, r := texts(b, "left"), streams.TableFrom(b, "right", serde.String(), serde.String(), "")
+		streams.JoinTable(l, r, plus).To("inner")
+		streams.LeftJoinTable(l, r, leftPlus).To("out")
+	})
+	b.left.PipeRecord(streamstest.Record[string, string]{NullKey: true, Value: "x", Timestamp: 1})
+	want(t, "left", b.out.ReadStrings(), "null=x+null@1")
+	if n := b.d.Dropped()["null key"]; n != 1 {
+		t.Errorf("dropped %v", b.d.Dropped())
+	}
+}
+
+// TestUnsaidOfJoins: a grace that cannot be is refused, and stores of a join by position are warned about.
+func TestUnsaidOfJoins(t *testing.T) {
+	t.Parallel()
+	b := streams.NewBuilder()
+	l, r := sources(b)
+	streams.JoinStreams(l, r, streams.Within(time.Second), plus).To("out")
+	if w := b.Warnings(); len(w) != 1 || !strings.Contains(w[0].Text, "give them a name with As") {
+		t.Errorf("warnings %v", w)
+	}
+	versions := streams.TableFrom(b, "table", serde.String(), serde.String(), "versions", streams.History(time.Second))
+	streams.JoinTable(l, versions, plus, streams.JoinGrace(-time.Second), streams.Named("joined")).To("out")
+	if _, err := b.Build(); err == nil || !strings.Contains(err.Error(), "JoinGrace is at least 0") {
+		t.Errorf("%v, want a grace that cannot be", err)
+	}
+}
+
+// TestMergeTakesSerdes: a merged stream is written as the second is where nobody has said how the first one is.
+func TestMergeTakesSerdes(t *testing.T) {
+	t.Parallel()
+	d := drive(t, streamstest.Config{}, func(b *streams.Builder) {
+		unsaid := streams.Map(texts(b, "in"), func(k, v string) (page, page) { return page{k}, page{v} })
+		said := streams.From(b, "other", pages(), pages())
+		unsaid.Merge(said).To("out")
+	})
+	pipe(streamstest.NewInput(d, "in", serde.String(), serde.String()), "a=x@1")
+	pipe(streamstest.NewInput(d, "other", serde.String(), serde.String()), "b=y@2")
+	want(t, "out", read(d, serde.String())(), "a=x@1", "b=y@2")
+}
+
 // TestNamesOfAggregations: what Named says is part of all names that upstream makes of it, and no name is given twice.
 func TestNamesOfAggregations(t *testing.T) {
 	t.Parallel()

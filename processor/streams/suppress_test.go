@@ -167,6 +167,9 @@ func TestSuppressRefused(t *testing.T) {
 		"limit": func(b *streams.Builder) {
 			windowed(b).Suppress(streams.UntilTimeLimit(time.Microsecond, streams.Buffer{}))
 		},
+		"versions": func(b *streams.Builder) {
+			streams.TableFrom(b, "in", serde.String(), serde.String(), "s", streams.History(time.Second)).Suppress(streams.UntilTimeLimit(0, streams.Buffer{}))
+		},
 		"buffer": func(b *streams.Builder) {
 			windowed(b).Suppress(streams.UntilTimeLimit(0, streams.Buffer{MaxBytes: -1}))
 		},
