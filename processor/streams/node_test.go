@@ -38,7 +38,7 @@ func TestEmitInTheMiddle(t *testing.T) {
 func TestSharedMetrics(t *testing.T) {
 	t.Parallel()
 	counter := func() *prometheus.CounterVec {
-		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: "told_total"}, []string{"store"})
+		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: "told_total", Help: "Of a test."}, []string{"store"})
 	}
 	reg := prometheus.NewRegistry()
 	if first := shared(reg, counter()); shared(reg, counter()) != first {
