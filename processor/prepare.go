@@ -29,7 +29,7 @@ func (r *Runtime) prepare(ctx context.Context) error {
 		}
 		if is[*topics.MissingError](err) && missing < 4 {
 			missing++
-		} else if _, answered := errors.AsType[*kerr.Error](err); answered || !waitsForBrokers(err) || r.now().Sub(began) > r.cfg.TaskTimeout {
+		} else if !answeredLater(err) || r.now().Sub(began) > r.cfg.TaskTimeout {
 			return err
 		}
 		r.cfg.Logger.WarnContext(ctx, "not ready to start, the brokers are asked again", "brokers", strings.Join(r.cfg.Kafka.Brokers, ","), "error", err)
@@ -53,13 +53,20 @@ func (r *Runtime) prepare(ctx context.Context) error {
 	return nil
 }
 
-// waitsForBrokers reports whether an error is a broker's absence, and not its answer.
-func waitsForBrokers(err error) bool {
-	for _, typed := range []func(error) bool{
-		is[*topics.MissingError], is[*topics.MismatchError], is[*topics.LostError],
-		is[*topics.RequestError], is[*TopologyError], is[*AuthorizationError],
+// answeredLater reports whether the same question may get a better answer later: all of the error is brokers that are away, or "not now".
+func answeredLater(err error) bool {
+	if several, ok := err.(interface{ Unwrap() []error }); ok { //nolint:errorlint // of a joined error, each counts
+		for _, e := range several.Unwrap() {
+			if !answeredLater(e) {
+				return false
+			}
+		}
+		return true
+	}
+	for _, lasts := range []func(error) bool{
+		is[*topics.MissingError], is[*topics.MismatchError], is[*topics.LostError], is[*TopologyError], is[*AuthorizationError],
 	} {
-		if typed(err) {
+		if lasts(err) {
 			return false
 		}
 	}

@@ -12,13 +12,17 @@ import (
 	"github.com/statemesh/statemesh/processor/internal/topics"
 )
 
-// TestSimTopicKnownLater: a broker that does not know yet of a topic denies that it exists, and a start asks again; for long it does not.
+// TestSimTopicKnownLater: a broker that does not know yet of a topic denies that it exists, or has no leader to name, and a start asks
+// again; for what is missing it does not ask for long.
 func TestSimTopicKnownLater(t *testing.T) {
 	simulate(t, func(t *testing.T, rng *rand.Rand) {
 		f := newFleet(t, true, 2)
 		tr := truth{}
 		f.produce(tr, rng, 50, 10)
-		f.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Metadata}, Topic: testInput, Err: kerr.UnknownTopicOrPartition, Count: 1 + rng.IntN(4)})
+		f.cluster.Fault(kfake.Fault{
+			Keys: []kmsg.Key{kmsg.Metadata}, Topic: testInput, Count: 1 + rng.IntN(4),
+			Err: pick(rng, []*kerr.Error{kerr.UnknownTopicOrPartition, kerr.LeaderNotAvailable}),
+		})
 		in := f.start("a")
 		in.waitRunning()
 		f.waitCaughtUp(time.Minute)
