@@ -55,7 +55,7 @@ func (r *Runtime) prepare(ctx context.Context) error {
 
 // answeredLater reports whether the same question may get a better answer later: all of the error is brokers that are away, or "not now".
 func answeredLater(err error) bool {
-	if several, ok := err.(interface{ Unwrap() []error }); ok { //nolint:errorlint // of a joined error, each counts
+	if several, ok := err.(interface{ Unwrap() []error }); ok {
 		for _, e := range several.Unwrap() {
 			if !answeredLater(e) {
 				return false
