@@ -1,7 +1,6 @@
 package processor
 
 import (
-	"context"
 	"fmt"
 	"math/rand/v2"
 	"path/filepath"
@@ -14,6 +13,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/statemesh/statemesh/internal/fakekafka"
 )
 
 // kill takes an instance's network away and leaves it as a zombie; what its disk holds at this moment is the state
@@ -170,7 +171,7 @@ func (f *fleet) reap(instances ...*instance) {
 		if alive[m.MemberID] {
 			continue
 		}
-		if err := f.remove(f.t.Context(), m.MemberID); err != nil {
+		if err := fakekafka.Remove(f.t.Context(), f.client, testApp, m.MemberID); err != nil {
 			f.t.Fatal(err)
 		}
 	}
@@ -192,51 +193,6 @@ func (f *fleet) settled(instances ...*instance) {
 
 // stuck is how long a rebalance lasts that kfake does not end: Kafka ends it with the rebalance timeout, 60s and less here.
 const stuck = 75 * time.Second
-
-// endStuck removes all members of a group that kfake has lost count of, until ctx ends; they join anew. kfake counts a member whose
-// session ends while its sync waits as one that waits in a join, waits then for more joins than there are members, and begins the
-// time of the rebalance anew with each join: members that repeat theirs keep it from ever ending.
-func (f *fleet) endStuck(ctx context.Context) {
-	look := time.NewTicker(5 * time.Second)
-	defer look.Stop()
-	generation, since := int32(-1), time.Now()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-look.C:
-		}
-		info := f.cluster.GroupInfo(testApp)
-		if info == nil || info.State != "PreparingRebalance" || info.Epoch != generation {
-			generation, since = -1, time.Now()
-			if info != nil && info.State == "PreparingRebalance" {
-				generation = info.Epoch
-			}
-			continue
-		}
-		if time.Since(since) < stuck {
-			continue
-		}
-		f.trace.note("broker: the rebalance of generation %d does not end, its members are removed", generation)
-		for _, m := range info.Members {
-			if err := f.remove(ctx, m.MemberID); err != nil {
-				f.trace.note("broker: %s is not removed: %v", m.MemberID, err)
-			}
-		}
-		since = time.Now()
-	}
-}
-
-// remove takes a member out of the group.
-func (f *fleet) remove(ctx context.Context, id string) error {
-	req := kmsg.NewPtrLeaveGroupRequest()
-	req.Group, req.MemberID = testApp, id
-	rm := kmsg.NewLeaveGroupRequestMember()
-	rm.MemberID = id
-	req.Members = append(req.Members, rm)
-	_, err := req.RequestWith(ctx, f.client)
-	return err
-}
 
 // unsettled says why the group is not at rest with these instances.
 func (f *fleet) unsettled(instances []*instance) error {

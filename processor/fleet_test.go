@@ -103,7 +103,10 @@ func newFleet(tb testing.TB, virtual bool, partitions int32, opts ...kfake.Opt) 
 	if virtual {
 		ctx, cancel := context.WithCancel(context.WithoutCancel(tb.Context()))
 		var watch sync.WaitGroup
-		watch.Go(func() { f.endStuck(ctx) })
+		warden := fakekafka.Warden{
+			Cluster: cluster, Client: f.client, Groups: func(context.Context) []string { return []string{testApp} }, Stuck: stuck, Log: f.trace.note,
+		}
+		watch.Go(func() { warden.Run(ctx) })
 		tb.Cleanup(func() { cancel(); watch.Wait() })
 	}
 	return f

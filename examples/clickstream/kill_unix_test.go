@@ -19,7 +19,6 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
-	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/statemesh/statemesh"
 	"github.com/statemesh/statemesh/examples/clicks"
@@ -113,7 +112,18 @@ func TestPostgresWhileKilled(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	var watch sync.WaitGroup
 	defer func() { cancel(); watch.Wait() }()
-	watch.Go(func() { endStuck(ctx, t, cluster) })
+	cl, err := kgo.NewClient(kgo.SeedBrokers(brokers...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer cl.Close()
+	groups := func(ctx context.Context) []string {
+		all, _ := kadm.NewClient(cl).ListGroups(ctx) // asked for again soon
+		return all.Groups()
+	}
+	const stuck = 20 * time.Second // the rebalance timeout of sinks is 11s, with this shutdown.timeout.ms
+	warden := fakekafka.Warden{Cluster: cluster, Client: cl, Groups: groups, Members: instances, Stuck: stuck, Log: t.Logf}
+	watch.Go(func() { warden.Run(ctx) })
 	fenced := make(chan int, 1)
 	watch.Go(func() {
 		n, err := fence(ctx, brokers, 5)
@@ -150,58 +160,6 @@ func TestPostgresWhileKilled(t *testing.T) {
 		t.Error("everything was written before the first kill")
 	}
 	t.Logf("%d kills midway; %s", midway, &out)
-}
-
-// endStuck has the members of groups join anew that kfake has lost count of after one was killed, until ctx ends. It may wait for more joins than
-// there are members, where Kafka ends the rebalance with its timeout; and one that was killed while it joined has no session that could time out,
-// where Kafka begins one with the answer, so the group has more members than there are instances (see the simulations of processor).
-func endStuck(ctx context.Context, t *testing.T, cluster *kfake.Cluster) {
-	const stuck = 20 * time.Second // the rebalance timeout of sinks is 11s, with this shutdown.timeout.ms
-	cl, err := kgo.NewClient(kgo.SeedBrokers(cluster.ListenAddrs()...))
-	if err != nil {
-		t.Error(err)
-		return
-	}
-	defer cl.Close()
-	type rebalance struct {
-		epoch int32
-		since time.Time
-	}
-	under := make(map[string]rebalance)
-	look := time.NewTicker(time.Second)
-	defer look.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-look.C:
-		}
-		groups, err := kadm.NewClient(cl).ListGroups(ctx)
-		if err != nil {
-			continue
-		}
-		for _, name := range groups.Groups() {
-			info := cluster.GroupInfo(name)
-			if info == nil || info.State != "PreparingRebalance" && len(info.Members) <= instances {
-				delete(under, name)
-				continue
-			}
-			if r, ok := under[name]; !ok || r.epoch != info.Epoch {
-				under[name] = rebalance{info.Epoch, time.Now()}
-				continue
-			} else if time.Since(r.since) < stuck {
-				continue
-			}
-			t.Logf("%s does not come to rest in generation %d, its members are removed", name, info.Epoch)
-			delete(under, name)
-			for _, m := range info.Members {
-				req, member := kmsg.NewPtrLeaveGroupRequest(), kmsg.NewLeaveGroupRequestMember()
-				req.Group, req.MemberID, member.MemberID = name, m.MemberID, m.MemberID
-				req.Members = append(req.Members, member)
-				_, _ = req.RequestWith(ctx, cl) // it is looked at again
-			}
-		}
-	}
 }
 
 // written waits until the table of pages counts so many requests, and returns how many it counts.
