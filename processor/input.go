@@ -28,8 +28,8 @@ type input struct {
 	// at the last commit.
 	partitionTime, committedTime int64
 	// end is how far the log is known to reach, by its last stable offset; -1 when nobody knows. missed is an end that was waited for in
-	// vain: the last offsets of a compacted log may hold no record any more.
-	end, missed store.Offset
+	// vain, from missedAt on: the last offsets of a compacted log may hold no record any more.
+	end, missed, missedAt store.Offset
 	// paused says that fetching is off because the queue is full.
 	paused bool
 	// bytes is what the records that wait cost.
@@ -46,7 +46,12 @@ func (in *input) waiting() int { return len(in.queue) - in.head }
 func (in *input) reaches(end store.Offset) { in.end = max(in.end, end) }
 
 // behind reports whether nothing waits although the broker is known to have more.
-func (in *input) behind() bool { return in.waiting() == 0 && in.end > in.next && in.end != in.missed }
+func (in *input) behind() bool {
+	return in.waiting() == 0 && in.end > in.next && (in.end != in.missed || in.next < in.missedAt)
+}
+
+// miss notes that what the broker is known to have was waited for in vain.
+func (in *input) miss() { in.missed, in.missedAt = in.end, in.next }
 
 // push appends fetched records. Those below next were processed already: a fetch that was on its way when the position
 // was set.

@@ -392,3 +392,25 @@ func (k *keeper) Process(r *Record) error {
 }
 
 func (k *keeper) Close() error { return nil }
+
+// TestInputMissedThenRewound: what was waited for in vain is behind the place where it was; the records before it, which are processed again
+// after an abort, are waited for.
+func TestInputMissedThenRewound(t *testing.T) {
+	t.Parallel()
+	in := newInput(store.TopicPartition{Topic: "t"})
+	in.next, in.committed = 2, 2
+	in.reaches(4)
+	in.next = 3
+	in.miss()
+	if in.behind() {
+		t.Error("waited for again where it was missed")
+	}
+	in.rewind()
+	if !in.behind() {
+		t.Error("a record that is processed again is not waited for")
+	}
+	in.next = 3
+	if in.behind() {
+		t.Error("waited for again where it was missed, after a rewind")
+	}
+}

@@ -306,7 +306,7 @@ func (t *task) idles() bool {
 	}
 	for _, in := range t.inputs {
 		if in.behind() {
-			in.missed = in.end
+			in.miss()
 		}
 	}
 	return false
