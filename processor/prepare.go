@@ -11,6 +11,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 
+	"github.com/statemesh/statemesh/internal/joined"
 	"github.com/statemesh/statemesh/processor/internal/group"
 	"github.com/statemesh/statemesh/processor/internal/restore"
 	"github.com/statemesh/statemesh/processor/internal/topics"
@@ -55,22 +56,19 @@ func (r *Runtime) prepare(ctx context.Context) error {
 
 // answeredLater reports whether the same question may get a better answer later: all of the error is brokers that are away, or "not now".
 func answeredLater(err error) bool {
-	if several, ok := err.(interface{ Unwrap() []error }); ok {
-		for _, e := range several.Unwrap() {
-			if !answeredLater(e) {
+	for _, e := range joined.Errors(err) {
+		for _, lasts := range []func(error) bool{
+			is[*topics.MissingError], is[*topics.MismatchError], is[*topics.LostError], is[*TopologyError], is[*AuthorizationError],
+		} {
+			if lasts(e) {
 				return false
 			}
 		}
-		return true
-	}
-	for _, lasts := range []func(error) bool{
-		is[*topics.MissingError], is[*topics.MismatchError], is[*topics.LostError], is[*TopologyError], is[*AuthorizationError],
-	} {
-		if lasts(err) {
+		if !retriable(e) {
 			return false
 		}
 	}
-	return retriable(err)
+	return true
 }
 
 func is[E error](err error) bool {
